@@ -1,0 +1,83 @@
+"""The registry of providers: built-in ones by lazy import, registered ones, and entry points of installed packages."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from inspect import isclass
+
+from reference.operators import CODES
+from reference.providers.protocol import Provider
+
+ENTRY_POINT_GROUP = "numba_kernels.providers"
+
+# Name -> module and class under reference.providers; in the order in which they are listed.
+_BUILT_IN: dict[str, tuple[str, str]] = {
+    "torch": ("torch_plain", "TorchPlain"),
+}
+_CORNERS = tuple(code for codes in CODES.values() for code in codes)
+
+_registered: dict[str, Provider] = {}
+_broken: dict[str, str] = {}
+
+
+def register(provider: Provider) -> None:
+    """Adds `provider` under its name. ValueError when the name is taken by another one; TypeError for no provider."""
+    if not isinstance(provider, Provider):
+        raise TypeError(f"{provider!r} is no provider: it lacks part of the protocol")
+    taken = _registered.get(provider.name)
+    if taken is not None and taken is not provider:
+        raise ValueError(f"a provider named {provider.name!r} is already registered")
+    if taken is None and provider.name in _BUILT_IN:
+        raise ValueError(f"{provider.name!r} is the name of a built-in provider")
+    _registered[provider.name] = provider
+
+
+def get(name: str) -> Provider:
+    """The provider of that name: built-in, `torch:CODE`, registered, or an entry point's; made once.
+
+    Raises ValueError, with the list of names, for an unknown one, and for an entry point that does not load.
+    """
+    if name not in _registered:
+        provider = _make(name)
+        if not isinstance(provider, Provider):
+            raise ValueError(f"the entry point {name!r} does not give a provider: it lacks part of the protocol")
+        _registered[name] = provider
+    return _registered[name]
+
+
+def names() -> tuple[str, ...]:
+    """Every name that `get` takes, short of the `torch:CODE` spellings."""
+    plain = (name for name in _registered if not name.startswith("torch:"))
+    return tuple(dict.fromkeys((*_BUILT_IN, *plain, *_entry_points())))
+
+
+def broken_entry_points() -> dict[str, str]:
+    """Entry points that were tried and did not load, with their errors."""
+    return dict(_broken)
+
+
+def _make(name: str) -> Provider:
+    if name in _BUILT_IN:
+        module, made_by = _BUILT_IN[name]
+        return getattr(import_module(f"reference.providers.{module}"), made_by)()
+    library, _, code = name.partition(":")
+    if library == "torch" and code.upper() in _CORNERS:
+        if code != code.upper():
+            return get(f"torch:{code.upper()}")
+        from reference.providers.torch_plain import TorchPlain
+
+        return TorchPlain(code)
+    found = _entry_points()
+    if name not in found:
+        raise ValueError(f"unknown provider {name!r}; known: {', '.join(names())}, torch:CODE")
+    try:
+        loaded = found[name].load()
+        return loaded() if isclass(loaded) or not isinstance(loaded, Provider) else loaded
+    except Exception as error:  # a foreign package may raise anything while it is imported
+        _broken[name] = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the provider {name!r} of {found[name].value} does not load: {_broken[name]}") from error
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
