@@ -1,0 +1,300 @@
+"""Launching a rewritten kernel: its compiled forms, a launch's memory, and the errors that come out of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core.errors import NumbaError
+
+from . import driver, machine
+from .errors import (
+    CompileError,
+    DataRace,
+    DivergentBarrier,
+    DivergentCollective,
+    KernelException,
+    MaskError,
+    OutOfBounds,
+    ReplayError,
+    UninitializedRead,
+)
+from .locations import Location, location_of
+from .machine import Env
+from .rewrite import JIT_OPTIONS, Program, is_device_function, python_function, rewrite
+from .sites import Fault
+
+MAX_THREADS = 1024  # a block, as on every CUDA device
+IMAGE_BYTES = 1 << 16  # a thread's arguments and live variables; a few hundred bytes in practice
+
+_PLAIN = """
+def run_plain(env, {arguments}):
+    threads = peek(env, {DIM_X}) * peek(env, {DIM_Y}) * peek(env, {DIM_Z})
+    for z in range(peek(env, {GRID_Z})):
+        for y in range(peek(env, {GRID_Y})):
+            for x in range(peek(env, {GRID_X})):
+                poke(env, {BLOCK_X}, x)
+                poke(env, {BLOCK_Y}, y)
+                poke(env, {BLOCK_Z}, z)
+                poke(env, {EPOCH}, peek(env, {EPOCH}) + 1)
+                poke(env, {BLOCK_EPOCH}, peek(env, {EPOCH}))
+                fill_bytes(peek(env, {ARENA}), peek(env, {ARENA_BYTES}))
+                fill_bytes(peek(env, {LOCALS}), peek(env, {LOCAL_BYTES}) * threads)
+                for k in range(threads):
+                    t = peek(peek(env, {ORDER}), k)
+                    poke(env, {THREAD}, t)
+                    kernel(t, env, {borrowed})
+"""
+_THREAD = """
+def make_thread(image, t, env, {arguments}):
+    return thread_image(kernel(t, env, {borrowed}), image)
+"""
+
+
+class _Compiled:
+    """A program and its Numba dispatchers, shared by every launch of equal kernels."""
+
+    def __init__(self, function: Any, full: bool) -> None:
+        self.program: Program = rewrite(function, full=full)
+        self.kernel = njit(**JIT_OPTIONS)(self.program.function)
+        self.kinds = np.array([0, *(int(s.kind) for s in self.program.sites)], np.int64)
+        count = len(python_function(function).__code__.co_varnames[: python_function(function).__code__.co_argcount])
+        names = [f"a{k}" for k in range(count)]
+        text = (_THREAD if self.program.sites else _PLAIN).format(
+            arguments=", ".join(names),
+            borrowed=", ".join(f"borrow({n})" for n in names),
+            **{w.name: int(w) for w in Env},
+        )
+        namespace: dict[str, Any] = {"kernel": self.kernel, "__name__": __name__}
+        for name in ("peek", "poke", "borrow", "thread_image", "fill_bytes"):
+            namespace[name] = getattr(machine, name)
+        exec(compile(text, f"<replay of {self.program.name}>", "exec"), namespace)
+        self.entry = njit(nogil=True)(namespace["make_thread" if self.program.sites else "run_plain"])
+        self.parameters = count
+
+
+_lock = threading.Lock()
+_compiled: dict[Any, _Compiled] = {}
+_kept: list[Any] = []  # objects that stand in a key by their id
+
+
+def _key(value: Any) -> Any:
+    """Equal for two captured values that make the same code."""
+    if is_device_function(value):
+        plain = python_function(value)
+        cells = []
+        for cell in plain.__closure__ or ():
+            try:
+                cells.append(_key(cell.cell_contents))
+            except ValueError:
+                cells.append("empty")
+        return ("function", plain.__code__, id(plain.__globals__), tuple(cells))
+    if isinstance(value, tuple):
+        return ("tuple", tuple(_key(v) for v in value))
+    if isinstance(value, bool | int | str | bytes | None):
+        return (type(value), value)
+    if isinstance(value, float | np.generic):
+        return (type(value), np.asarray(value).tobytes())
+    _kept.append(value)
+    return ("object", id(value))
+
+
+def _compile(function: Any, full: bool) -> _Compiled:
+    key = (_key(python_function(function)), full)
+    with _lock:
+        if key not in _compiled:
+            _compiled[key] = _Compiled(function, full)
+        return _compiled[key]
+
+
+def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
+    given = (value,) if isinstance(value, int | np.integer) else tuple(value)
+    if not 1 <= len(given) <= 3 or any(int(v) < 0 for v in given):
+        raise ValueError(f"{what} is one to three sizes, not {value!r}")
+    x, y, z = (*(int(v) for v in given), 1, 1)[:3]
+    return x, y, z
+
+
+class ReplayKernel:
+    """A ``numba.cuda`` kernel that runs on the CPU, from the kernel's own source.
+
+    ``function``: a plain Python function or a ``cuda.jit`` dispatcher. ``check``: ``"fast"`` finds divergent barriers and
+    collectives, wrong masks and accesses out of bounds, and poisons shared and local memory with NaN; ``"full"`` also finds
+    reads of shared memory that nothing wrote, and data races. Raises :class:`UnsupportedKernel` for a form it cannot
+    rewrite. Thread-safe; equal kernels (same code, same captured values) share their compiled form.
+    """
+
+    def __init__(self, function: Any, check: str = "fast") -> None:
+        if check not in ("fast", "full"):
+            raise ValueError(f"check is 'fast' or 'full', not {check!r}")
+        self.function = function
+        self.check = check
+        self._made: _Compiled | None = None
+
+    def _get(self) -> _Compiled:
+        if self._made is None:
+            self._made = _compile(self.function, self.check == "full")
+        return self._made
+
+    @property
+    def source(self) -> str:
+        """The rewritten source, device functions first."""
+        return self._get().program.source
+
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        dynamic_shared_bytes: int = 0,
+        schedule_seed: int | None = None,
+    ) -> None:
+        """Run ``grid`` blocks of ``block`` threads; arrays among ``args`` are written in place.
+
+        ``schedule_seed``: the order of warps and lanes between waits is drawn from it; None runs them in order. Raises a
+        :class:`ReplayError` that names kernel, line, block and thread; the arrays then hold what was written so far.
+        """
+        made = self._get()
+        program = made.program
+        grid3, block3 = _extents(grid, "grid"), _extents(block, "block")
+        threads = block3[0] * block3[1] * block3[2]
+        if not 1 <= threads <= MAX_THREADS:
+            raise ValueError(f"a block has 1 to {MAX_THREADS} threads, not {threads}")
+        if len(args) != made.parameters:
+            raise TypeError(f"{program.name} takes {made.parameters} arguments, {len(args)} given")
+        if 0 in grid3:
+            raise ValueError(f"{program.name}: an empty grid {grid3}")
+        launch = _Launch(made, grid3, block3, threads, dynamic_shared_bytes, schedule_seed)
+        launch.run(tuple(args))
+
+
+class _Launch:
+    """The memory of one launch. Nothing here outlives it or is shared with another."""
+
+    def __init__(
+        self,
+        made: _Compiled,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        threads: int,
+        dynamic_bytes: int,
+        seed: int | None,
+    ) -> None:
+        self.made, self.program, self.threads = made, made.program, threads
+        self.env = np.zeros(Env.SIZE, np.int64)
+        self.memory: list[Any] = []
+        env, program = self.env, self.program
+        env[[Env.GRID_X, Env.GRID_Y, Env.GRID_Z]] = grid
+        env[[Env.DIM_X, Env.DIM_Y, Env.DIM_Z]] = block
+        env[Env.DYNAMIC] = -(-program.static_bytes // 16) * 16
+        env[Env.ARENA_BYTES] = env[Env.DYNAMIC] + dynamic_bytes
+        env[Env.ARENA] = self.room(int(env[Env.ARENA_BYTES]))
+        env[Env.LOCAL_BYTES] = -(-program.local_bytes // 16) * 16
+        env[Env.LOCALS] = self.room(int(env[Env.LOCAL_BYTES]) * threads)
+        for word in (Env.MASKS, Env.VALUES, Env.SOURCES, Env.ANSWERS, Env.ENDED):
+            env[word] = self.room(8 * threads)
+        self.random = np.zeros(1, np.int64)
+        order = np.arange(threads, dtype=np.int64)
+        if seed is not None:
+            generator = np.random.default_rng(seed)
+            order = generator.permutation(order)
+            self.random[0] = generator.integers(1, 2**63)
+        self.memory.append(order)
+        env[Env.ORDER] = order.ctypes.data
+
+    def room(self, size: int) -> int:
+        """The address of ``size`` zero bytes, 64-byte aligned, that live as long as the launch."""
+        array = np.zeros(size + 64, np.uint8)
+        self.memory.append(array)
+        return -(-array.ctypes.data // 64) * 64
+
+    def run(self, args: tuple[Any, ...]) -> None:
+        env = self.env.ctypes.data
+        try:
+            if self.program.sites:
+                image = self.room(IMAGE_BYTES)
+                size, first, resume = self.made.entry(image, 0, env, *args)
+                if size > IMAGE_BYTES:
+                    raise CompileError(
+                        f"a thread needs {size} bytes", kernel=self.program.name, file=self.program.file, line=0
+                    )
+                size = -(-size // 16) * 16
+                states = self.room(size * self.threads)
+                waits = self.room(16 * self.threads)
+                kinds = self.made.kinds.ctypes.data
+                fault = driver.run_grid(env, resume, image, first, states, size, kinds, waits, self.random.ctypes.data)
+                if fault:
+                    raise self.fault()
+            else:
+                self.made.entry(env, *args)
+        except NumbaError as error:
+            raise CompileError(
+                f"Numba cannot compile it: {error}",
+                kernel=self.program.name,
+                file=self.program.file,
+                line=self.program.line,
+            ) from error
+        except ReplayError:
+            raise
+        except IndexError as error:
+            raise self.error(OutOfBounds, str(error) or "index is out of bounds") from error
+        except Exception as error:
+            if (
+                self.env[Env.LOCATION] == 0
+            ):  # nothing ran: an argument that Numba can't type, an interrupt, a defect here
+                raise
+            raise self.error(KernelException, f"{type(error).__name__}: {error}") from error
+
+    # --- errors -----------------------------------------------------------------------------------------------------
+
+    def error(
+        self, kind: type[ReplayError], reason: str, thread: int | None = None, location: Location | None = None
+    ) -> ReplayError:
+        """An error at the thread and line that run, or at others."""
+        env = self.env
+        where = location_of(int(env[Env.LOCATION])) if location is None else location
+        if where.function not in (self.program.name, "?"):
+            reason += f" (in {where.function})"
+        return kind(
+            reason,
+            kernel=self.program.name,
+            file=where.file,
+            line=where.line,
+            block=(int(env[Env.BLOCK_X]), int(env[Env.BLOCK_Y]), int(env[Env.BLOCK_Z])),
+            thread=int(env[Env.THREAD]) if thread is None else thread,
+        )
+
+    def _whereabouts(self, thread: int, site: int) -> str:
+        if site == 0:
+            return f"thread {thread} has ended"
+        found = self.program.sites[site - 1]
+        return f"thread {thread} waits at {found.call} in line {found.location.line}"
+
+    def fault(self) -> ReplayError:
+        """The error for the fault that the driver left in the environment."""
+        fault, a, b, c, d = (int(v) for v in self.env[Env.FAULT : Env.FAULT_D + 1])
+        site = self.program.sites[b - 1]
+        here = site.location
+        if fault == Fault.BARRIER:
+            return self.error(
+                DivergentBarrier, f"waits at {site.call}, but {self._whereabouts(c, d)}", thread=a, location=here
+            )
+        if fault == Fault.COLLECTIVE:
+            reason = f"the mask of {site.call} names lane {c % 32}, but {self._whereabouts(c, d)}"
+            return self.error(DivergentCollective, reason, thread=a, location=here)
+        if fault == Fault.OTHER_MASK:
+            reason = f"{site.call} with another mask than thread {c}'s"
+            return self.error(DivergentCollective, reason, thread=a, location=here)
+        if fault == Fault.NOT_IN_MASK:
+            return self.error(MaskError, f"{site.call}: the lane is not in its own mask", thread=a, location=here)
+        if fault == Fault.SOURCE:
+            reason = f"{site.call} reads lane {c}, which takes no part in it"
+            return self.error(MaskError, reason, thread=a, location=here)
+        raise AssertionError(f"unknown fault {fault}")
+
+
+__all__ = ["DataRace", "ReplayKernel", "UninitializedRead"]

@@ -1,0 +1,789 @@
+"""From a kernel's source to the source that the replay compiles: collectives become yields, CUDA's names become words of the
+environment, device functions that contain collectives are inlined.
+
+The rewritten function takes ``(__t, __env, *parameters)``: the thread's number in its block and the environment's address.
+It keeps the line numbers of the original, so Numba's messages point into the kernel's own file. Imports neither the driver
+nor NumPy arrays: what comes out is a :class:`Program`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import inspect
+import itertools
+import os
+import textwrap
+import types as python_types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numba
+import numpy as np
+from numba import cuda, njit
+from numba import types as numba_types
+from numba.np.numpy_support import as_dtype
+
+from . import machine
+from .errors import UnsupportedKernel
+from .locations import Location, number_of
+from .machine import Env
+from .sites import Kind, Site
+
+SHUFFLES = {
+    cuda.shfl_sync: "({arg}) & 31",
+    cuda.shfl_xor_sync: "((__t & 31) ^ ({arg})) & 31",
+    cuda.shfl_down_sync: "(__t & 31) + ({arg}) if (__t & 31) + ({arg}) < 32 else __t & 31",
+    cuda.shfl_up_sync: "(__t & 31) - ({arg}) if (__t & 31) >= ({arg}) else __t & 31",
+}
+VOTES = {cuda.all_sync: Kind.ALL, cuda.any_sync: Kind.ANY, cuda.ballot_sync: Kind.BALLOT}
+COUNTING_BARRIERS = {
+    cuda.syncthreads_count: Kind.BARRIER_COUNT,
+    cuda.syncthreads_and: Kind.BARRIER_AND,
+    cuda.syncthreads_or: Kind.BARRIER_OR,
+}
+COLLECTIVES: dict[Any, str] = {
+    getattr(cuda, name): f"cuda.{name}"
+    for name in [
+        "syncthreads",
+        "syncthreads_count",
+        "syncthreads_and",
+        "syncthreads_or",
+        "syncwarp",
+        "shfl_sync",
+        "shfl_xor_sync",
+        "shfl_down_sync",
+        "shfl_up_sync",
+        "all_sync",
+        "any_sync",
+        "ballot_sync",
+    ]
+}
+FENCES = (cuda.threadfence, cuda.threadfence_block, cuda.threadfence_system)
+DIM3 = {
+    cuda.blockIdx: (Env.BLOCK_X, Env.BLOCK_Y, Env.BLOCK_Z),
+    cuda.blockDim: (Env.DIM_X, Env.DIM_Y, Env.DIM_Z),
+    cuda.gridDim: (Env.GRID_X, Env.GRID_Y, Env.GRID_Z),
+}
+THREAD_INDEX = {
+    "x": f"__t % __peek(__env, {Env.DIM_X})",
+    "y": f"__t // __peek(__env, {Env.DIM_X}) % __peek(__env, {Env.DIM_Y})",
+    "z": f"__t // (__peek(__env, {Env.DIM_X}) * __peek(__env, {Env.DIM_Y}))",
+}
+JIT_OPTIONS = {"boundscheck": True, "error_model": "numpy", "no_cpython_wrapper": True}
+UNKNOWN = object()
+
+
+@dataclass
+class Program:
+    """A kernel ready to compile.
+
+    ``function``: ``(__t, __env, *parameters)``, a generator function when ``sites`` is not empty; ``source``: its text;
+    ``sites``: from number 1; ``static_bytes``, ``local_bytes``: shared memory a block, local memory a thread;
+    ``grain``: bytes of the smallest element in shared memory.
+    """
+
+    name: str
+    file: str
+    line: int
+    full: bool
+    sites: list[Site] = field(default_factory=list)
+    static_bytes: int = 0
+    local_bytes: int = 0
+    grain: int = 16
+    uses_dynamic: bool = False
+    source: str = ""
+    function: Any = None
+    namespace: dict[str, Any] = field(default_factory=dict)
+    names: dict[Any, str] = field(default_factory=dict)
+    keep: list[Any] = field(default_factory=list)
+    compiled: dict[Any, str] = field(default_factory=dict)
+    counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def error(self, reason: str, file: str, line: int) -> UnsupportedKernel:
+        return UnsupportedKernel(reason, kernel=self.name, file=file, line=line)
+
+    def name_of(self, value: Any, hint: str) -> str:
+        """The name under which compiled code sees a captured value."""
+        key = id(value)
+        if key not in self.names:
+            name = f"__{hint}_{next(self.counter)}"
+            self.names[key] = name
+            self.namespace[name] = value
+            self.keep.append(value)  # an id is only unique while its object lives
+        return self.names[key]
+
+
+def python_function(function: Any) -> Any:
+    """The plain function of a kernel: itself, or a dispatcher's ``py_func``."""
+    return getattr(function, "py_func", function)
+
+
+def is_device_function(value: Any) -> bool:
+    """Functions whose source the replay rewrites; ``@njit`` dispatchers and intrinsics work as they are."""
+    if isinstance(value, python_types.FunctionType):
+        return True
+    return hasattr(value, "py_func") and type(value).__module__.startswith(("numba.cuda", "numba_cuda"))
+
+
+class Scope:
+    """The names of one function: which are local, and what the others stand for."""
+
+    def __init__(self, program: Program, function: Any) -> None:
+        self.function = python_function(function)
+        self.name = self.function.__name__
+        self.file = inspect.getsourcefile(self.function) or "?"
+        try:
+            lines, first = inspect.getsourcelines(self.function)
+        except (OSError, TypeError) as error:
+            raise program.error(f"the source of {self.name} cannot be read", self.file, 0) from error
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+        ast.increment_lineno(tree, first - 1)
+        definition = tree.body[0]
+        if not isinstance(definition, ast.FunctionDef):
+            raise program.error(f"{self.name} is not written as a def", self.file, first)
+        self.tree = definition
+        arguments = definition.args
+        if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+            raise program.error(f"{self.name} takes *args, **kwargs or keyword-only parameters", self.file, first)
+        self.parameters = [a.arg for a in arguments.posonlyargs + arguments.args]
+        self.stored = {
+            n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+        }
+        self.locals = self.stored | set(self.parameters)
+        self.statics: dict[str, Any] = {}  # parameters bound to a constant where the function was inlined
+        closure = self.function.__closure__ or ()
+        self.captured = {}
+        for name, cell in zip(self.function.__code__.co_freevars, closure, strict=True):
+            try:
+                self.captured[name] = cell.cell_contents
+            except ValueError:
+                continue
+
+    def value(self, node: ast.AST) -> Any:
+        """What a name or dotted name stands for outside the function, or UNKNOWN."""
+        if isinstance(node, ast.Name):
+            if node.id in self.statics:
+                return self.statics[node.id]
+            if node.id in self.locals:
+                return UNKNOWN
+            if node.id in self.captured:
+                return self.captured[node.id]
+            if node.id in self.function.__globals__:
+                return self.function.__globals__[node.id]
+            return getattr(builtins, node.id, UNKNOWN)
+        if isinstance(node, ast.Attribute):
+            base = self.value(node.value)
+            if base is UNKNOWN or not isinstance(base, python_types.ModuleType | type):
+                return UNKNOWN
+            return getattr(base, node.attr, UNKNOWN)
+        return UNKNOWN
+
+    def constant(self, node: ast.AST) -> Any:
+        """The value of an expression of constants, or UNKNOWN."""
+        allowed = (
+            ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Tuple, ast.Call,
+            ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, ast.IfExp, ast.Subscript,
+        )  # fmt: skip
+        values: dict[str, Any] = {}
+        for part in ast.walk(node):
+            if not isinstance(part, allowed):
+                return UNKNOWN
+            if isinstance(part, ast.Call) and self.value(part.func) not in (int, max, min, abs, len, bool):
+                return UNKNOWN
+            if isinstance(part, ast.Name):
+                values[part.id] = self.value(part)
+                if values[part.id] is UNKNOWN:
+                    return UNKNOWN
+        try:
+            return eval(compile(ast.Expression(copy.deepcopy(node)), self.file, "eval"), {"__builtins__": {}}, values)  # type: ignore[arg-type]
+        except Exception:
+            return UNKNOWN
+
+
+def contains_collective(program: Program, scope: Scope, tree: ast.AST, stack: tuple[Any, ...] = ()) -> bool:
+    """Whether running ``tree`` may reach a barrier, a shuffle or a vote, also through device functions."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        target = scope.value(node.func)
+        if target is UNKNOWN or not _hashable(target):
+            continue
+        if target in COLLECTIVES:
+            return True
+        if is_device_function(target):
+            function = python_function(target)
+            if function in stack:
+                raise program.error(f"{function.__name__} calls itself", scope.file, node.lineno)
+            inner = Scope(program, function)
+            if contains_collective(program, inner, inner.tree, (*stack, function)):
+                return True
+    return False
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+class Rewriter:
+    """Rewrites the statements of one function into ``self.out``, a list that nested bodies replace while they are written."""
+
+    def __init__(self, program: Program, scope: Scope, prefix: str, *, kernel: bool, stack: tuple[Any, ...]) -> None:
+        self.program, self.scope, self.prefix, self.kernel = program, scope, prefix, kernel
+        self.stack = (*stack, scope.function)
+        self.out: list[ast.stmt] = []
+        self.line = scope.tree.lineno
+        self.marked = 0
+        self._collective: dict[int, bool] = {}
+
+    # --- small things -----------------------------------------------------------------------------------------------
+
+    def error(self, reason: str, node: ast.AST | None = None) -> UnsupportedKernel:
+        where = "" if self.scope.name == self.program.name else f" (in {self.scope.name})"
+        return self.program.error(reason + where, self.scope.file, getattr(node, "lineno", self.line))
+
+    def has_collective(self, node: ast.AST) -> bool:
+        key = id(node)
+        if key not in self._collective:
+            self._collective[key] = contains_collective(self.program, self.scope, node, self.stack)
+        return self._collective[key]
+
+    def temporary(self, hint: str = "v") -> str:
+        return f"__{hint}{next(self.program.counter)}"
+
+    def place(self, node: ast.AST) -> None:
+        for part in ast.walk(node):
+            if isinstance(part, ast.stmt | ast.expr | ast.arg | ast.keyword):
+                part.lineno = part.end_lineno = self.line  # type: ignore[attr-defined]
+                part.col_offset = part.end_col_offset = 0  # type: ignore[attr-defined]
+
+    def mark(self) -> None:
+        """Record the current line in the environment, unless it was the last one recorded."""
+        number = number_of(Location(self.scope.name, self.scope.file, self.line))
+        if number != self.marked:
+            self.raw(f"__poke(__env, {int(Env.LOCATION)}, {number})")
+            self.marked = number
+
+    def raw(self, text: str) -> None:
+        for statement in ast.parse(text).body:
+            self.place(statement)
+            self.out.append(statement)
+
+    def emit(self, statement: ast.stmt) -> None:
+        """Append a simple statement, its line recorded first if it can fail."""
+        if any(isinstance(n, ast.Subscript | ast.Call | ast.Raise | ast.Assert) for n in ast.walk(statement)):
+            self.mark()
+        self.place(statement)
+        self.out.append(statement)
+
+    def assign(self, name: str, value: ast.expr) -> None:
+        self.emit(ast.Assign([ast.Name(name, ast.Store())], value))
+
+    def block(self, statements: Sequence[ast.stmt], after: Callable[[], None] | None = None) -> list[ast.stmt]:
+        """The rewritten form of a nested body."""
+        outer, self.out = self.out, []
+        self.marked = 0
+        for statement in statements:
+            self.statement(statement)
+        if after is not None:
+            after()
+        inner, self.out = self.out, outer
+        self.marked = 0
+        if statements and not inner:
+            inner = ast.parse("pass").body
+            self.place(inner[0])
+        return inner
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def statement(self, node: ast.stmt) -> None:
+        self.line = node.lineno
+        method = getattr(self, f"do_{type(node).__name__}", None)
+        if method is None:
+            raise self.error(f"{type(node).__name__} statements are not supported", node)
+        method(node)
+
+    def do_Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def do_Break(self, node: ast.Break) -> None:
+        self.emit(ast.Break())
+
+    def do_Continue(self, node: ast.Continue) -> None:
+        self.emit(ast.Continue())
+
+    def do_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant):
+            return
+        value = self.expression(node.value)
+        if not isinstance(value, ast.Name | ast.Constant):
+            self.emit(ast.Expr(value))
+
+    def do_Assert(self, node: ast.Assert) -> None:
+        self.emit(ast.Assert(self.expression(node.test), node.msg))
+
+    def do_Raise(self, node: ast.Raise) -> None:
+        self.emit(copy.deepcopy(node))
+
+    def do_Return(self, node: ast.Return) -> None:
+        if (
+            self.kernel
+            and node.value is not None
+            and not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        ):
+            raise self.error("a kernel returns a value", node)
+        if self.kernel:
+            self.emit(ast.Return(None))
+        else:
+            self.emit(ast.Return(None if node.value is None else self.expression(node.value)))
+
+    def do_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.do_Assign(ast.Assign([node.target], node.value, lineno=node.lineno))
+
+    def do_Assign(self, node: ast.Assign) -> None:
+        value = self.expression(node.value)
+        if len(node.targets) > 1 or any(self.has_collective(t) for t in node.targets):
+            name = self.temporary()
+            self.assign(name, value)
+            value = _load(name)
+        for target in node.targets:
+            self.line = node.lineno
+            self.emit(ast.Assign([self.target(target)], value))
+
+    def do_AugAssign(self, node: ast.AugAssign) -> None:
+        target = node.target
+        if isinstance(target, ast.Name):
+            stored = self.target(target)
+            self.emit(ast.AugAssign(stored, node.op, self.expression(node.value)))  # type: ignore[arg-type]
+            return
+        if not isinstance(target, ast.Subscript):
+            raise self.error("an augmented assignment to an attribute", node)
+        if not self.program.full and not self.has_collective(node):
+            self.emit(ast.AugAssign(self.target(target), node.op, self.expression(node.value)))  # type: ignore[arg-type]
+            return
+        array, index, old = self.temporary("array"), self.temporary("index"), self.temporary("old")
+        self.assign(array, self.expression(target.value))
+        self.assign(index, self.expression(target.slice))
+        self.assign(old, self.read(_load(array), _load(index)))
+        value = self.expression(node.value)
+        self.write_check(_load(array), _load(index))
+        element = ast.Subscript(_load(array), _load(index), ast.Store())
+        self.emit(ast.Assign([element], ast.BinOp(_load(old), node.op, value)))
+
+    def target(self, node: ast.expr) -> ast.expr:
+        if isinstance(node, ast.Name):
+            return ast.Name(self.prefix + node.id, ast.Store())
+        if isinstance(node, ast.Tuple | ast.List):
+            return ast.Tuple([self.target(e) for e in node.elts], ast.Store())
+        if isinstance(node, ast.Subscript):
+            array, index = self.sequence([node.value, node.slice])
+            if self.program.full:
+                self.write_check(array, index)
+            return ast.Subscript(array, index, ast.Store())
+        raise self.error(f"an assignment to a {type(node).__name__}", node)
+
+    def do_If(self, node: ast.If) -> None:
+        known = self.scope.constant(node.test)
+        if known is not UNKNOWN:
+            for statement in node.body if known else node.orelse:
+                self.statement(statement)
+            return
+        test = self.condition(node.test)
+        made = ast.If(test, self.block(node.body), self.block(node.orelse))
+        self.line = node.lineno
+        self.place(made.test)
+        made.lineno, made.col_offset = node.lineno, 0
+        self.out.append(made)
+
+    def condition(self, node: ast.expr) -> ast.expr:
+        test = self.expression(node)
+        if any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(test)):
+            self.mark()
+        return test
+
+    def do_While(self, node: ast.While) -> None:
+        if self.has_collective(node.test):
+            raise self.error(
+                "a collective in a while condition: compute it before the loop and again in its body", node
+            )
+        test = self.condition(node.test)
+        made = ast.While(test, self.block(node.body), self.block(node.orelse))
+        self.line = node.lineno
+        self.place(made.test)
+        made.lineno, made.col_offset = node.lineno, 0
+        self.out.append(made)
+
+    def do_For(self, node: ast.For) -> None:
+        iterator = self.condition(node.iter)
+        target = self.target(node.target)
+        made = ast.For(target, iterator, self.block(node.body), self.block(node.orelse))
+        self.line = node.lineno
+        self.place(made.iter)
+        self.place(made.target)
+        made.lineno, made.col_offset = node.lineno, 0
+        self.out.append(made)
+
+    # --- expressions ------------------------------------------------------------------------------------------------
+
+    def sequence(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
+        """Rewrite expressions that are evaluated one after the other; what precedes a collective is kept in a variable."""
+        last = max((k for k, n in enumerate(nodes) if self.has_collective(n)), default=-1)
+        done = []
+        for k, node in enumerate(nodes):
+            value = self.expression(node)
+            if k < last and not isinstance(value, ast.Constant | ast.Name):
+                name = self.temporary()
+                self.assign(name, value)
+                value = _load(name)
+            done.append(value)
+        return done
+
+    def expression(self, node: ast.expr) -> ast.expr:
+        method = getattr(self, f"value_{type(node).__name__}", None)
+        if method is not None:
+            return method(node)
+        if self.has_collective(node):
+            raise self.error(f"a collective inside a {type(node).__name__}", node)
+        made = copy.copy(node)
+        for name, child in ast.iter_fields(node):
+            if isinstance(child, ast.expr):
+                setattr(made, name, self.expression(child))
+            elif isinstance(child, list):
+                setattr(made, name, [self.expression(c) if isinstance(c, ast.expr) else c for c in child])
+        return made
+
+    def value_Constant(self, node: ast.Constant) -> ast.expr:
+        return node
+
+    def _refused(self, node: ast.expr) -> ast.expr:
+        raise self.error(f"{type(node).__name__} is not supported in a kernel", node)
+
+    value_ListComp = value_SetComp = value_DictComp = value_GeneratorExp = value_Lambda = value_NamedExpr = _refused
+    value_Yield = value_YieldFrom = value_Await = _refused
+
+    def captured(self, value: Any, hint: str, node: ast.AST) -> ast.expr:
+        """A value from outside the function, as compiled code sees it."""
+        if isinstance(value, bool | int) and type(value) in (bool, int):
+            return ast.Constant(value)
+        if isinstance(value, numba_types.Type) and not isinstance(value, numba_types.abstract.Hashable):
+            return _load(self.program.name_of(value, hint))
+        if is_device_function(value):
+            raise self.error(f"device function {python_function(value).__name__} used as a value", node)
+        return _load(self.program.name_of(value, hint))
+
+    def value_Name(self, node: ast.Name) -> ast.expr:
+        value = self.scope.value(node)
+        if value is UNKNOWN:
+            return _load(self.prefix + node.id)
+        return self.captured(value, node.id, node)
+
+    def value_Attribute(self, node: ast.Attribute) -> ast.expr:
+        base = self.scope.value(node.value)
+        if base is cuda.threadIdx and node.attr in THREAD_INDEX:
+            return _expression(f"__as_int32({THREAD_INDEX[node.attr]})")
+        if _hashable(base) and base in DIM3 and node.attr in ("x", "y", "z"):
+            return _expression(f"__as_int32(__peek(__env, {int(DIM3[base]['xyz'.index(node.attr)])}))")
+        value = self.scope.value(node)
+        if value is cuda.laneid:
+            return _expression("__as_int32(__t & 31)")
+        if value is cuda.warpsize:
+            return ast.Constant(32)
+        if value is UNKNOWN:
+            return ast.Attribute(self.expression(node.value), node.attr, ast.Load())
+        if getattr(value, "__module__", "").startswith("numba.cuda.stubs"):
+            raise self.error(f"{ast.unparse(node)} is not supported by the replay", node)
+        return self.captured(value, node.attr, node)
+
+    def value_BinOp(self, node: ast.BinOp) -> ast.expr:
+        left, right = self.sequence([node.left, node.right])
+        return ast.BinOp(left, node.op, right)
+
+    def value_Compare(self, node: ast.Compare) -> ast.expr:
+        parts = [node.left, *node.comparators]
+        if len(parts) > 2 and any(self.has_collective(p) for p in parts[2:]):
+            raise self.error("a collective in the tail of a chained comparison, which may not be evaluated", node)
+        first, *others = self.sequence(parts)
+        return ast.Compare(first, node.ops, others)
+
+    def value_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        if any(self.has_collective(v) for v in node.values[1:]):
+            raise self.error("a collective in an `and` / `or` operand that may not be evaluated", node)
+        return ast.BoolOp(node.op, [self.expression(v) for v in node.values])
+
+    def value_IfExp(self, node: ast.IfExp) -> ast.expr:
+        known = self.scope.constant(node.test)
+        if known is not UNKNOWN:
+            return self.expression(node.body if known else node.orelse)
+        if self.has_collective(node.body) or self.has_collective(node.orelse):
+            raise self.error("a collective in a branch of a conditional expression", node)
+        return ast.IfExp(self.expression(node.test), self.expression(node.body), self.expression(node.orelse))
+
+    def value_Tuple(self, node: ast.Tuple) -> ast.expr:
+        return ast.Tuple(self.sequence(node.elts), ast.Load())
+
+    def value_Subscript(self, node: ast.Subscript) -> ast.expr:
+        array, index = self.sequence([node.value, node.slice])
+        return self.read(array, index)
+
+    def read(self, array: ast.expr, index: ast.expr) -> ast.expr:
+        return ast.Subscript(array, index, ast.Load())
+
+    def write_check(self, array: ast.expr, index: ast.expr) -> None:
+        pass
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def value_Call(self, node: ast.Call) -> ast.expr:
+        target = self.scope.value(node.func)
+        if target is not UNKNOWN and _hashable(target):
+            if target in COLLECTIVES:
+                return self.collective(node, target)
+            if target in FENCES:
+                return ast.Constant(None)
+            if target is cuda.shared.array or target is cuda.local.array:
+                return self.memory(node, shared=target is cuda.shared.array)
+            if target is cuda.grid or target is cuda.gridsize:
+                return self.grid(node, target)
+            if is_device_function(target):
+                return self.device_call(node, target)
+            if getattr(target, "__module__", "").startswith("numba.cuda") and not _works_on_cpu(target):
+                raise self.error(f"{ast.unparse(node.func)} is not supported by the replay", node)
+        keywords = [k.value for k in node.keywords]
+        function = self.expression(node.func)
+        values = self.sequence([*node.args, *keywords])
+        named = [ast.keyword(k.arg, v) for k, v in zip(node.keywords, values[len(node.args) :], strict=True)]
+        return ast.Call(function, values[: len(node.args)], named)
+
+    def grid(self, node: ast.Call, target: Any) -> ast.expr:
+        count = self.scope.constant(node.args[0])
+        if count not in (1, 2, 3):
+            raise self.error("cuda.grid and cuda.gridsize take 1, 2 or 3", node)
+        parts = []
+        for axis in range(count):
+            dim = f"__peek(__env, {Env.DIM_X + axis})"
+            index = "(" + THREAD_INDEX["xyz"[axis]] + ")"
+            text = f"__peek(__env, {Env.BLOCK_X + axis}) * {dim} + {index}"
+            parts.append(text if target is cuda.grid else f"__peek(__env, {Env.GRID_X + axis}) * {dim}")
+        return _expression(parts[0] if count == 1 else "(" + ", ".join(parts) + ")")
+
+    def memory(self, node: ast.Call, *, shared: bool) -> ast.expr:
+        """``cuda.shared.array`` or ``cuda.local.array``: an array at a fixed place of the block's or the thread's memory."""
+        given = dict(zip(("shape", "dtype", "alignment"), node.args, strict=False))
+        given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
+        shape = self.scope.constant(given["shape"]) if "shape" in given else UNKNOWN
+        dtype = self.scope.value(given["dtype"]) if "dtype" in given else UNKNOWN
+        kind = "shared" if shared else "local"
+        if shape is UNKNOWN:
+            raise self.error(f"the shape of a cuda.{kind}.array is not a constant", node)
+        if isinstance(dtype, numba_types.Type):
+            element = as_dtype(dtype)
+        elif dtype is UNKNOWN:
+            raise self.error(f"the dtype of a cuda.{kind}.array is not a constant", node)
+        else:
+            element = np.dtype(dtype)
+        extents = tuple(int(e) for e in shape) if isinstance(shape, tuple) else (int(shape),)
+        size = int(np.prod(extents)) * element.itemsize
+        name = self.program.name_of(element, "dtype")
+        program = self.program
+        if not shared:
+            offset = -(-program.local_bytes // 16) * 16
+            program.local_bytes = offset + size
+            address = f"__peek(__env, {int(Env.LOCALS)}) + __t * __peek(__env, {int(Env.LOCAL_BYTES)}) + {offset}"
+            return _expression(f"__array_at({address}, ({', '.join(map(str, extents))},), {name})")
+        program.grain = min(program.grain, element.itemsize)
+        if extents == (0,):
+            program.uses_dynamic = True
+            start = f"__peek(__env, {int(Env.DYNAMIC)})"
+            address = f"__peek(__env, {int(Env.ARENA)}) + {start}"
+            extent = f"(__peek(__env, {int(Env.ARENA_BYTES)}) - {start}) // {element.itemsize}"
+            return _expression(f"__array_at({address}, ({extent},), {name})")
+        offset = -(-program.static_bytes // 16) * 16
+        program.static_bytes = offset + size
+        address = f"__peek(__env, {int(Env.ARENA)}) + {offset}"
+        return _expression(f"__array_at({address}, ({', '.join(map(str, extents))},), {name})")
+
+    def collective(self, node: ast.Call, target: Any) -> ast.expr:
+        """Publish what the lane brings, wait, and read the answer."""
+        name = COLLECTIVES[target]
+        if node.keywords:
+            raise self.error(f"{name} with keyword arguments", node)
+        wanted = {cuda.syncthreads: (0, 0), cuda.syncwarp: (0, 1)}.get(
+            target, (3, 3) if target in SHUFFLES else (1, 1) if target in COUNTING_BARRIERS else (2, 2)
+        )
+        if not wanted[0] <= len(node.args) <= wanted[1]:
+            raise self.error(f"{name} takes {wanted[1]} arguments", node)
+        if not self.kernel_has_yields:
+            raise self.error(f"{name} in a function that was not inlined", node)
+        arguments = []
+        for value in self.sequence(node.args):
+            self.assign(variable := self.temporary(), value)
+            arguments.append(variable)
+        kind = (
+            Kind.SHUFFLE if target in SHUFFLES
+            else VOTES.get(target) or COUNTING_BARRIERS.get(target)
+            or (Kind.BARRIER if target is cuda.syncthreads else Kind.SYNCWARP)
+        )  # fmt: skip
+        program = self.program
+        program.sites.append(Site(kind, name, Location(self.scope.name, self.scope.file, node.lineno)))
+        number = len(program.sites)
+
+        def put(word: Env, text: str) -> None:
+            self.raw(f"__poke(__peek(__env, {int(word)}), __t, __int64({text}))")
+
+        if kind in (Kind.SYNCWARP, Kind.SHUFFLE, *VOTES.values()):
+            put(Env.MASKS, f"{arguments[0]} & 0xffffffff" if arguments else "0xffffffff")
+        if kind is Kind.SHUFFLE:
+            put(Env.VALUES, f"__to_bits({arguments[1]})")
+            put(Env.SOURCES, SHUFFLES[target].format(arg=f"__int64({arguments[2]})"))
+        elif kind not in (Kind.BARRIER, Kind.SYNCWARP):
+            put(Env.VALUES, f"{arguments[-1]} != 0")
+        self.raw(f"yield {number}")
+        self.marked = 0
+        if kind in (Kind.BARRIER, Kind.SYNCWARP):
+            return ast.Constant(None)
+        answer = f"__peek(__peek(__env, {int(Env.ANSWERS)}), __t)"
+        if kind is Kind.SHUFFLE:
+            answer = f"__from_bits({answer}, {arguments[1]})"
+        elif kind in (Kind.ALL, Kind.ANY):
+            answer = f"{answer} != 0"
+        else:
+            answer = f"__as_int32({answer})"
+        result = self.temporary()
+        self.raw(f"{result} = {answer}")
+        return _load(result)
+
+    @property
+    def kernel_has_yields(self) -> bool:
+        return self.kernel or bool(self.prefix)
+
+    def device_call(self, node: ast.Call, target: Any) -> ast.expr:
+        function = python_function(target)
+        if function in self.stack:
+            raise self.error(f"{function.__name__} calls itself", node)
+        scope = Scope(self.program, function)
+        arguments = self.bind(node, scope)
+        if contains_collective(self.program, scope, scope.tree, self.stack):
+            return self.inline(node, scope, arguments)
+        compiled = self.compiled(scope)
+        values = self.sequence([a for a in arguments])
+        return ast.Call(_load(compiled), [_load("__t"), _load("__env"), *values], [])
+
+    def bind(self, node: ast.Call, scope: Scope) -> list[ast.expr]:
+        """The argument of each parameter of a device function, in order."""
+        given = dict(zip(scope.parameters, node.args, strict=False))
+        given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
+        defaults = scope.tree.args.defaults
+        for name, value in zip(scope.parameters[len(scope.parameters) - len(defaults) :], defaults, strict=True):
+            given.setdefault(name, value)
+        if set(given) != set(scope.parameters) or len(node.args) > len(scope.parameters):
+            raise self.error(f"{scope.name} is called with the wrong arguments", node)
+        return [given[p] for p in scope.parameters]
+
+    def inline(self, node: ast.Call, scope: Scope, arguments: Sequence[ast.expr]) -> ast.expr:
+        """Write a device function's body here, its names prefixed, and give its return value."""
+        body = list(scope.tree.body)
+        returns = [n for n in ast.walk(scope.tree) if isinstance(n, ast.Return)]
+        trailing = body[-1] if isinstance(body[-1], ast.Return) else None
+        for found in returns:
+            if found is not trailing:
+                raise self.program.error(
+                    f"{scope.name} contains a collective and returns before its end: one return, last, is supported",
+                    scope.file,
+                    found.lineno,
+                )
+        prefix = f"{scope.name}_{next(self.program.counter)}_"
+        values = self.sequence(arguments)
+        for parameter, argument, value in zip(scope.parameters, arguments, values, strict=True):
+            known = self.scope.constant(argument)
+            if parameter not in scope.stored and known is not UNKNOWN:
+                scope.statics[parameter] = known
+            else:
+                self.assign(prefix + parameter, value)
+        inner = Rewriter(self.program, scope, prefix, kernel=False, stack=self.stack)
+        inner.out = self.out
+        for statement in body if trailing is None else body[:-1]:
+            inner.statement(statement)
+        result: ast.expr = ast.Constant(None)
+        if trailing is not None and trailing.value is not None:
+            inner.line = trailing.lineno
+            name = self.temporary(f"{scope.name}_")
+            inner.assign(name, inner.expression(trailing.value))
+            result = _load(name)
+        self.marked = 0
+        return result
+
+    def compiled(self, scope: Scope) -> str:
+        """The name of a device function without collectives, compiled by itself."""
+        program = self.program
+        if scope.function not in program.compiled:
+            inner = Rewriter(program, scope, "", kernel=False, stack=self.stack)
+            made = inner.whole(f"{scope.name}_{next(program.counter)}")
+            program.compiled[scope.function] = made
+            program.namespace[made] = njit(**JIT_OPTIONS)(program.namespace[made])
+        return program.compiled[scope.function]
+
+    # --- whole functions --------------------------------------------------------------------------------------------
+
+    def whole(self, name: str) -> str:
+        """Rewrite the function under the name ``name`` and put it, not compiled, in the program's namespace."""
+        scope, program = self.scope, self.program
+        body = self.block(scope.tree.body)
+        if self.kernel:
+            self.line = scope.tree.body[-1].end_lineno or scope.tree.lineno
+            self.out = body
+            self.raw(f"__poke(__peek(__env, {int(Env.ENDED)}), __t, 2)")
+        names = ["__t", "__env", *(self.prefix + p for p in scope.parameters)]
+        definition = copy.copy(scope.tree)
+        definition.name, definition.decorator_list, definition.returns, definition.body = name, [], None, body
+        definition.args = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+        module = ast.Module([definition], [])
+        ast.fix_missing_locations(module)
+        program.source += ast.unparse(module) + "\n\n\n"
+        exec(compile(module, scope.file, "exec"), program.namespace)
+        return name
+
+
+def _works_on_cpu(target: Any) -> bool:
+    return isinstance(target, numba_types.Type) or isinstance(target, type)
+
+
+def rewrite(function: Any, *, full: bool = False) -> Program:
+    """Rewrite a kernel: a plain function or a ``cuda.jit`` dispatcher. Nothing is compiled yet.
+
+    ``full``: reads and writes of arrays go through the checks of shadow.py. Raises :class:`UnsupportedKernel`.
+    """
+    plain = python_function(function)
+    code = getattr(plain, "__code__", None)
+    if code is None:
+        raise TypeError(f"a kernel is a Python function, not {type(function).__name__}")
+    program = Program(plain.__name__, code.co_filename, code.co_firstlineno, full)
+    program.namespace.update(
+        __peek=machine.peek, __poke=machine.poke, __as_int32=machine.as_int32, __to_bits=machine.to_bits,
+        __from_bits=machine.from_bits, __array_at=machine.array_at, __int64=numba.int64, __name__=__name__,
+    )  # fmt: skip
+    scope = Scope(program, plain)
+    program.name, program.file = scope.name, scope.file
+    rewriter = Rewriter(program, scope, "", kernel=True, stack=())
+    made = rewriter.whole(scope.name)
+    program.function = program.namespace[made]
+    return program
+
+
+def source_path(file: str) -> str:
+    """A file's name for messages."""
+    return os.path.basename(file)
