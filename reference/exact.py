@@ -1,0 +1,86 @@
+"""One element at a time, exactly: integers for the norms, mpmath with rising precision for the activations.
+
+The oracle calls this for the few elements that float64 leaves undecided. Plain Python; imports mpmath (which torch
+brings along through sympy).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import mpmath
+import torch
+
+from reference.cells import FORMATS
+
+_SCALE = 320  # binary digits kept behind the point; the finest tie of any storage dtype is at 2^-150
+
+
+def square_sum(row: Sequence[float]) -> int:
+    """sum(v * v) * 2^298 over fp32 values, as an exact integer."""
+    return sum(int(math.ldexp(v, 149)) ** 2 for v in row)
+
+
+def norm_value(hidden: float, weight: float, squares: int, width: int, eps: float, dtype: torch.dtype) -> float:
+    """hidden * weight / sqrt(squares / width + eps) rounded once to `dtype`, ties to even; `squares` from `square_sum`.
+
+    The square of the result is the rational (hidden * weight)^2 * width / (sum + width * eps). Its integer square root
+    is exact or is known to be not, which is all that rounding needs. eps is an fp32 number. Raises ZeroDivisionError
+    for a row of zeros with eps 0.
+    """
+    product_numerator, product_denominator = hidden.as_integer_ratio()
+    weight_numerator, weight_denominator = weight.as_integer_ratio()
+    eps_numerator, eps_denominator = eps.as_integer_ratio()
+    numerator = (product_numerator * weight_numerator) ** 2 * width * eps_denominator << 298
+    denominator = (product_denominator * weight_denominator) ** 2 * (
+        squares * eps_denominator + (width * eps_numerator << 298)
+    )
+    scaled, remainder = divmod(numerator << 2 * _SCALE, denominator)
+    root = math.isqrt(scaled)
+    inexact = remainder != 0 or root * root != scaled
+    magnitude = _round(root, inexact, dtype)
+    return math.copysign(magnitude, hidden) * math.copysign(1.0, weight)
+
+
+def gated_value(name: str, gate: float, up: float, dtype: torch.dtype) -> float:
+    """act(gate) * up rounded once to `dtype`. Never a tie for gate != 0: exp, erf and tanh are transcendental there."""
+    if gate == 0.0 or up == 0.0:
+        return gate * up
+    for precision in (160, 640, 2560, 10240):
+        with mpmath.workprec(precision):
+            value = abs(_activation(name, mpmath.mpf(gate)) * mpmath.mpf(up))
+            slack = mpmath.ldexp(1, 32 - precision)  # mpmath's functions are right to a few units of its precision
+            ends = {_round_mpf(value * (1 + sign * slack), dtype) for sign in (-1, 1)}
+        if len(ends) == 1:
+            return math.copysign(ends.pop(), gate) * math.copysign(1.0, up)
+    raise ArithmeticError(f"{name}({gate!r}) * {up!r} is beside a tie even in 10 240 bits")
+
+
+def _activation(name: str, gate: mpmath.mpf) -> mpmath.mpf:
+    if name == "gelu":
+        return gate * mpmath.erfc(-gate / mpmath.sqrt(2)) / 2
+    if name == "silu":
+        return gate / (1 + mpmath.exp(-gate))
+    cube = mpmath.mpf(44715) / 1000000 * gate**3
+    return gate / (1 + mpmath.exp(-2 * mpmath.sqrt(2 / mpmath.pi) * (gate + cube)))
+
+
+def _round_mpf(value: mpmath.mpf, dtype: torch.dtype) -> float:
+    scaled = mpmath.ldexp(value, _SCALE)
+    floor = int(mpmath.floor(scaled))
+    return _round(floor, scaled != floor, dtype)
+
+
+def _round(scaled: int, inexact: bool, dtype: torch.dtype) -> float:
+    """The value in [scaled, scaled + 1) * 2^-320, strictly above the left end if `inexact`, to nearest, ties to even."""
+    fraction_bits, smallest_exponent = FORMATS[dtype]
+    exponent = scaled.bit_length() - 1 - _SCALE
+    ulp_exponent = max(exponent, smallest_exponent) - fraction_bits
+    shift = ulp_exponent + _SCALE
+    steps, rest = divmod(scaled, 1 << shift)
+    half = 1 << (shift - 1)
+    if rest > half or (rest == half and (inexact or steps % 2)):
+        steps += 1
+    rounded = math.ldexp(steps, ulp_exponent)
+    return rounded if rounded <= torch.finfo(dtype).max else math.inf
