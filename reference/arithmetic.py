@@ -6,6 +6,7 @@ Out of place, on whatever device the tensors are on. Imports torch and this pack
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping
 
 import torch
@@ -29,9 +30,9 @@ def evaluate(op: str | Operator, inputs: Tensors, contract: Contract) -> dict[st
     beside a 16-bit input, or a bias, the product is one fp32 multiplication, and that is rounded to T.
 
     Shapes: input and residual (..., width), gated input (..., 2 * width), weight (width,); zero rows are fine. Dtypes:
-    fp32, fp16, bf16; residual as input; weight as input, or fp32. Nothing is mutated. Returns `output`, and for add_norm
-    `residual`, both of T. Raises KeyError for a missing tensor, TypeError for a dtype, ValueError for a shape or a
-    contract of another operator. Source: FlashInfer 0.7.2's kernels for R0, W0 and S0; transformers' LlamaRMSNorm for
+    fp32, fp16, bf16; residual as input; weight as input, or fp32. Nothing is mutated. Returns `output`, and for
+    add_norm `residual`, both of T. Raises KeyError for a missing tensor, TypeError for a dtype, ValueError for a shape
+    or a contract of another operator. Source: FlashInfer 0.7.2's kernels for R0, W0 and S0; transformers' LlamaRMSNorm for
     R1, W1 and its MLP for S1.
     """
     op = operator(op)
@@ -95,7 +96,7 @@ def evaluate_f64(op: str | Operator, inputs: Tensors, contract: Contract) -> dic
 
 def eps_in_fp32(contract: Contract) -> float:
     """The fp32 number nearest to the contract's eps: what a kernel's float parameter holds."""
-    return torch.tensor(contract.eps, dtype=torch.float32).item()
+    return struct.unpack("f", struct.pack("f", contract.eps))[0]
 
 
 def biased_weight(weight: torch.Tensor, contract: Contract) -> torch.Tensor:

@@ -26,9 +26,9 @@ class Contract:
     """Where to round, and with which eps and bias.
 
     `code` is one of an operator family's codes. `eps` stands inside the root, in fp32; zero is allowed, as in the
-    libraries. `weight_bias` is added to the weight in fp32, or, with `bias_in_fp32=False`, rounded to the weight's dtype
-    (what `1 + weight` does in a 16-bit module). Raises ValueError for an unknown code, or for an eps that is negative,
-    not finite in fp32, or positive but zero in fp32.
+    libraries. `weight_bias` is added to the weight in fp32, or, with `bias_in_fp32=False`, rounded to the weight's
+    dtype (what `1 + weight` does in a 16-bit module). Raises ValueError for an unknown code, or for an eps that is
+    negative, not finite in fp32, or positive but zero in fp32.
     """
 
     code: str
@@ -76,8 +76,8 @@ _FP32_UNDERFLOW = 2.0**-150  # up to here a positive number rounds to fp32 zero
 def contract(op: str | Operator, spelling: str = "", eps: float = DEFAULT_EPS) -> Contract:
     """The contract of `op` that `spelling` names: a code, in either case, or a library whose claim is on record.
 
-    "" is the operator's first code (R0W0, W0, S0: FlashInfer's). The bias is the operator's own. Raises ValueError, with
-    the list of what is allowed, for anything else.
+    "" is the operator's first code (R0W0, W0, S0: FlashInfer's). The bias is the operator's own. Raises ValueError,
+    with the list of what is allowed, for anything else.
     """
     op = operator(op)
     word = spelling.strip()

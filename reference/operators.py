@@ -24,7 +24,7 @@ class Operator:
 
     `family` decides the signature. With T the storage dtype and `width` the width of an *output* row:
 
-    - `add_norm`: `f(input, residual, weight, eps) -> None`; input and residual (..., width) T, weight (width,) T or fp32.
+    - `add_norm`: `f(input, residual, weight, eps) -> None`; input, residual (..., width) T; weight (width,) T or fp32.
       Both are overwritten: residual by `input + residual`, input by `rmsnorm(input + residual) * (weight + bias)`.
     - `norm`: `f(input, weight, eps) -> output`; `rmsnorm(input) * (weight + bias)`; nothing is written.
     - `gated`: `f(input) -> output`; input (..., 2 * width): `act(input[..., :width]) * input[..., width:]`.

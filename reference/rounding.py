@@ -19,10 +19,10 @@ STORAGE_DTYPES: tuple[torch.dtype, ...] = tuple(_FORMATS)
 
 
 def round_from_f64(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """`value` (float64, any shape) rounded once to `dtype`: to nearest, ties to even, gradual underflow, overflow to Inf.
+    """`value` (float64, any shape) rounded once to `dtype`: nearest, ties to even, gradual underflow, overflow to Inf.
 
-    The value is first brought to the target's precision in float64 integer arithmetic on `value / ulp`, where it is
-    exact, so the conversion that follows has nothing left to round. NaN stays NaN, signed zeros keep their sign.
+    The value is first brought to the target's precision as a whole number of ulp, exactly, so that the conversion
+    which follows has nothing left to round. NaN stays NaN, signed zeros keep their sign.
     Raises TypeError for a `value` that is not float64 or a `dtype` other than float16, bfloat16, float32.
     """
     if value.dtype is not torch.float64:
@@ -32,7 +32,7 @@ def round_from_f64(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     fraction_bits, smallest_exponent = _FORMATS[dtype]
     _, exponent = torch.frexp(value)  # value = m * 2**exponent with 0.5 <= |m| < 1
     ulp_exponent = torch.clamp(exponent - 1, min=smallest_exponent) - fraction_bits
-    ulp = torch.ldexp(torch.ones_like(value), ulp_exponent)  # a power of two, at least 2**-149: normal in float64
+    ulp = ((ulp_exponent.long() + 1023) << 52).view(torch.float64)  # 2**ulp_exponent by its bits: normal in float64
     # torch.round rounds halves to even; the quotient by a power of two is exact unless it is far below one half.
     steps = torch.round(value / ulp)
     rounded = torch.where(torch.isfinite(value), steps * ulp, value)

@@ -1,12 +1,12 @@
-"""Implementations to compare, by name: `get`, `names`, `register`, and discovery of those that installed packages add.
+"""Implementations to compare, by name: `get`, `names`, `register`, and those that installed packages add.
 
-A package adds its own through an entry point of group `numba_kernels.providers`: the entry's name is the provider's name,
-its object a provider, or a callable without arguments that makes one. Imports no optional library.
+A package adds its own through an entry point of group `numba_kernels.providers`: the entry's name is the provider's
+name, its object a provider, or a callable without arguments that makes one. Imports no optional library.
 """
 
 from __future__ import annotations
 
-from reference.providers.protocol import Provider, Unavailable
+from reference.providers.protocol import Provider, Refused, Unavailable
 from reference.providers.registry import ENTRY_POINT_GROUP, broken_entry_points, get, names, register
 
-__all__ = ["ENTRY_POINT_GROUP", "Provider", "Unavailable", "broken_entry_points", "get", "names", "register"]
+__all__ = ["ENTRY_POINT_GROUP", "Provider", "Refused", "Unavailable", "broken_entry_points", "get", "names", "register"]

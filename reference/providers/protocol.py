@@ -14,15 +14,20 @@ from reference.contracts import Contract
 
 
 class Unavailable(RuntimeError):
-    """A provider cannot be used here; the message is the reason."""
+    """A provider cannot be used here at all; the message is the reason."""
+
+
+class Refused(ValueError):
+    """A provider does not take these arguments; the message is the reason. Raised before anything is written."""
 
 
 @runtime_checkable
 class Provider(Protocol):
-    """A named implementation. Building one, and asking it anything but `function`, imports no optional library.
+    """A named implementation of operators.
 
-    Functions have FlashInfer's signatures and take torch tensors: add_norm `f(input, residual, weight, eps) -> None`, in
-    place; norm `f(input, weight, eps) -> output`; gated `f(input) -> output`.
+    Functions have FlashInfer's signatures and take torch tensors: add_norm `f(input, residual, weight, eps) -> None`,
+    in place; norm `f(input, weight, eps) -> output`; gated `f(input) -> output`. A function raises `Refused` for a
+    layout or a weight dtype that its library cannot take; `refuses` says beforehand what depends on the width.
     """
 
     name: str
@@ -45,10 +50,10 @@ class Provider(Protocol):
         """
 
     def native(self, op: str) -> Callable:
-        """The library's own form, without copies back, for timing.
+        """The library's own form for timing, without copies back and without the layout checks of `function`.
 
-        add_norm `f(input, residual, weight, eps) -> (output, residual)`: new tensors, or the inputs themselves where
-        `in_place`. norm and gated as `function`. Errors as `function`.
+        add_norm `f(input, residual, weight, eps) -> (output, residual)`: new tensors, or, where `in_place`, the inputs
+        themselves. norm and gated as `function`. Errors as `function`.
         """
 
     def version(self) -> str:

@@ -14,6 +14,17 @@ ENTRY_POINT_GROUP = "numba_kernels.providers"
 # Name -> module and class under reference.providers; in the order in which they are listed.
 _BUILT_IN: dict[str, tuple[str, str]] = {
     "torch": ("torch_plain", "TorchPlain"),
+    "torch-rmsnorm": ("torch_eager", "TorchEager"),
+    "torch-compile": ("torch_compile", "TorchCompile"),
+    "triton": ("triton_provider", "TritonKernels"),
+    "flashinfer": ("flashinfer_provider", "FlashInfer"),
+    "flashinfer-cuda": ("flashinfer_provider", "FlashInferCuda"),
+    "flashinfer-cute": ("flashinfer_provider", "FlashInferCute"),
+    "hf": ("hf_provider", "HuggingFace"),
+    "liger": ("liger_provider", "Liger"),
+    "quack": ("quack_provider", "Quack"),
+    "vllm": ("vllm_provider", "Vllm"),
+    "sglang": ("sglang_provider", "SGLang"),
 }
 _CORNERS = tuple(code for codes in CODES.values() for code in codes)
 
@@ -73,7 +84,8 @@ def _make(name: str) -> Provider:
         raise ValueError(f"unknown provider {name!r}; known: {', '.join(names())}, torch:CODE")
     try:
         loaded = found[name].load()
-        return loaded() if isclass(loaded) or not isinstance(loaded, Provider) else loaded
+        provider: Provider = loaded() if isclass(loaded) or not isinstance(loaded, Provider) else loaded
+        return provider
     except Exception as error:  # a foreign package may raise anything while it is imported
         _broken[name] = f"{type(error).__name__}: {error}"
         raise ValueError(f"the provider {name!r} of {found[name].value} does not load: {_broken[name]}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -14,8 +15,8 @@ from reference.operators import operator
 class TorchPlain:
     """Plain PyTorch under the contract asked for: R0W0, W0, S0 unless a code is part of the name (`torch:R1W1`).
 
-    `output = T(h * rstd * w)` and its other corners exactly as `reference.arithmetic.evaluate` states them. Claims are
-    exact by construction. Nothing is refused.
+    Each corner exactly as `reference.arithmetic.evaluate` states it, so a claim is exact by construction. Nothing is
+    refused but an operator that lacks the code in the name.
     """
 
     in_place = False
@@ -37,53 +38,52 @@ class TorchPlain:
         return None
 
     def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        """A reason only for an operator that has not the code in the name."""
+        """A reason only for an operator that lacks the code in the name."""
         return None if self.claims(op) else f"{op} has no contract {self._code}"
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
-        """The operator under `contract`, whatever its code; its eps gives way to the call's."""
-        return (
-            _in_place(self.native_under(op, contract))
-            if operator(op).family == "add_norm"
-            else self.native_under(op, contract)
-        )
+        """The operator under `contract`, whatever its code. The eps of the call wins over the contract's."""
+        native = self._under(op, contract)
+        if operator(op).family != "add_norm":
+            return native
+
+        def add_norm(
+            input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None
+        ) -> None:
+            output, new_residual = native(input, residual, weight, eps)
+            input.copy_(output)
+            residual.copy_(new_residual)
+
+        return add_norm
 
     def native(self, op: str) -> Callable:
         """As `function`, with add_norm out of place: (output, residual)."""
-        return self.native_under(op, None)
-
-    def native_under(self, op: str, contract: Contract | None) -> Callable:
-        """The out-of-place operator under `contract`."""
-        chosen = contract or self.claims(op)
-        if chosen is None:
-            raise ValueError(f"{op} has no contract {self._code}")
-        check_contract(op, chosen)
-        family = operator(op).family
-
-        def at(eps: float) -> Contract:
-            return Contract(chosen.code, eps, chosen.weight_bias, chosen.bias_in_fp32)
-
-        def add_norm(input, residual, weight, eps=chosen.eps):
-            outputs = evaluate(op, {"input": input, "residual": residual, "weight": weight}, at(eps))
-            return outputs["output"], outputs["residual"]
-
-        def norm(input, weight, eps=chosen.eps):
-            return evaluate(op, {"input": input, "weight": weight}, at(eps))["output"]
-
-        def gated(input):
-            return evaluate(op, {"input": input}, chosen)["output"]
-
-        return {"add_norm": add_norm, "norm": norm, "gated": gated}[family]
+        return self._under(op, None)
 
     def version(self) -> str:
         """torch's version."""
         return torch.__version__
 
+    def _under(self, op: str, asked: Contract | None) -> Callable:
+        chosen = asked or self.claims(op)
+        if chosen is None:
+            raise ValueError(f"{op} has no contract {self._code}")
+        check_contract(op, chosen)
 
-def _in_place(native: Callable) -> Callable:
-    def add_norm(input, residual, weight, eps=1e-6):
-        output, new_residual = native(input, residual, weight, eps)
-        input.copy_(output)
-        residual.copy_(new_residual)
+        def at(eps: float | None) -> Contract:
+            return chosen if eps is None else replace(chosen, eps=eps)
 
-    return add_norm
+        def add_norm(
+            input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            outputs = evaluate(op, {"input": input, "residual": residual, "weight": weight}, at(eps))
+            return outputs["output"], outputs["residual"]
+
+        def norm(input: torch.Tensor, weight: torch.Tensor, eps: float | None = None) -> torch.Tensor:
+            return evaluate(op, {"input": input, "weight": weight}, at(eps))["output"]
+
+        def gated(input: torch.Tensor) -> torch.Tensor:
+            return evaluate(op, {"input": input}, chosen)["output"]
+
+        forms: dict[str, Callable] = {"add_norm": add_norm, "norm": norm, "gated": gated}
+        return forms[operator(op).family]

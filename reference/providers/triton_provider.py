@@ -1,0 +1,45 @@
+"""The Triton kernels of this repository, as a peer that many users would write first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import torch
+
+from reference.operators import operator
+from reference.providers.library import LibraryProvider
+
+_KERNELS = "reference.providers.triton_kernels"
+
+
+class TritonKernels(LibraryProvider):
+    """Functions of `reference/providers/triton_kernels.py`, named as the operators, in FlashInfer's signatures.
+
+    R0W0, W0, S0; add_norm writes in place. CUDA and Triton only.
+    """
+
+    name = "triton"
+    library = "triton"
+    modules = ("triton", _KERNELS)
+    distribution = "triton"
+    in_place = True
+
+    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
+        """Also an operator that the module does not have, where it can be imported."""
+        if self._not_importable() is None and not hasattr(import_module(_KERNELS), op):
+            return f"{self.name} has no {op}"
+        return super().refuses(op, dtype, width, device)
+
+    def _native(self, op: str) -> Callable:
+        kernel = getattr(import_module(_KERNELS), op)
+        if operator(op).family != "add_norm":
+            return kernel
+
+        def add_norm(
+            input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            kernel(input, residual, weight, eps)
+            return input, residual
+
+        return add_norm
