@@ -32,8 +32,8 @@ def evaluate(op: str | Operator, inputs: Tensors, contract: Contract) -> dict[st
     Shapes: input and residual (..., width), gated input (..., 2 * width), weight (width,); zero rows are fine. Dtypes:
     fp32, fp16, bf16; residual as input; weight as input, or fp32. Nothing is mutated. Returns `output`, and for
     add_norm `residual`, both of T. Raises KeyError for a missing tensor, TypeError for a dtype, ValueError for a shape
-    or a contract of another operator. Source: FlashInfer 0.7.2's kernels for R0, W0 and S0; transformers' LlamaRMSNorm for
-    R1, W1 and its MLP for S1.
+    or a contract of another operator. Source: FlashInfer 0.7.2's kernels for R0, W0 and S0; transformers' LlamaRMSNorm
+    for R1, W1 and its MLP for S1.
     """
     op = operator(op)
     _check(op, inputs, contract)

@@ -35,9 +35,9 @@ class FlashInfer(LibraryProvider):
 
     Takes rows (rows, width): N-D tensors go in as a view. Refused: fp32 for the gated operators and the CUDA norms
     (their dispatch has fp16 and bf16 only); a weight of another dtype than the input (the CUDA kernels would
-    reinterpret its bytes); zero rows (empty grid); addresses or strides that its vector loads can't take; gated inputs that are not
-    contiguous (their kernel ignores strides); for the CUDA add_norm, rows whose fp32 copy exceeds shared memory. Since
-    0.7.2 the activations take any width: the 16-byte rule of earlier versions is gone.
+    reinterpret its bytes); zero rows (empty grid); addresses or strides that its vector loads can't take; gated inputs
+    that are not contiguous (their kernel ignores strides); for the CUDA add_norm, rows whose fp32 copy exceeds shared
+    memory. Since 0.7.2 the activations take any width: the 16-byte rule of earlier versions is gone.
 
     Source: flashinfer-python 0.7.2.post1, flashinfer/norm/__init__.py, norm/kernels/*.py, data/csrc/norm.cu,
     data/include/flashinfer/{norm,activation}.cuh, activation.py, jit/activation.py.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from inspect import isclass
+from typing import cast
 
 from reference.operators import CODES
 from reference.providers.protocol import Provider
@@ -84,8 +85,7 @@ def _make(name: str) -> Provider:
         raise ValueError(f"unknown provider {name!r}; known: {', '.join(names())}, torch:CODE")
     try:
         loaded = found[name].load()
-        provider: Provider = loaded() if isclass(loaded) or not isinstance(loaded, Provider) else loaded
-        return provider
+        return cast(Provider, loaded() if isclass(loaded) or not isinstance(loaded, Provider) else loaded)
     except Exception as error:  # a foreign package may raise anything while it is imported
         _broken[name] = f"{type(error).__name__}: {error}"
         raise ValueError(f"the provider {name!r} of {found[name].value} does not load: {_broken[name]}") from error
