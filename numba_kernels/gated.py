@@ -1,0 +1,133 @@
+"""The gated activations: ``out = act(gate) * up`` with ``gate`` the first half of a row of ``input`` and ``up`` the second.
+
+No step of a row depends on another, so the grid is rows by column blocks. Every form is free of cancellation, and no finite gate
+gives NaN: ``exp`` is taken of ``-|u|`` only, and gelu's ``1 + erf`` is written as ``erfc``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from numba import cuda, float32, int32, int64
+
+from . import intrinsics as nv
+
+LOG2_E = math.log2(math.e)
+SQRT_HALF = math.sqrt(0.5)
+TANH_SLOPE = 2.0 * math.sqrt(2.0 / math.pi)  # 0.5 (1 + tanh u) = sigmoid(2u), so the factor 2 is part of the constant
+TANH_CUBIC = TANH_SLOPE * 0.044715
+
+
+@dataclass(frozen=True, slots=True)
+class GatedSpec:
+    """All that a gated kernel is compiled for. Sizes in elements, ``access`` in bytes."""
+
+    activation: str  # "silu", "gelu", "gelu_tanh"
+    storage: str  # "bf16", "fp16", "fp32"
+    rounds_activation: bool  # S1: round act(gate) before the multiply
+    leaf: int  # elements a thread handles together
+    access: int
+    lanes: int  # threads side by side on one row
+    rows: int  # of one block
+    vectors: int  # leaves of one thread, ``lanes`` apart
+    exact: bool  # the column blocks cover the row without remainder, and the row blocks the rows
+    pdl: bool = False
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.rows
+
+
+def _make_sigmoid(storage: str) -> Callable[..., Any]:
+    """``sigmoid(u)`` in fp32. 16-bit storage can't show the error of the approximate exp and reciprocal; fp32 storage would."""
+    if storage == "fp32":
+
+        @cuda.jit(device=True, inline="always")
+        def sigmoid(u):
+            decay = math.exp(-nv.absolute(u))
+            share = nv.reciprocal(float32(1.0) + decay)
+            return share if u >= float32(0.0) else decay * share
+
+    else:
+
+        @cuda.jit(device=True, inline="always")
+        def sigmoid(u):
+            decay = nv.exp2_approx(nv.absolute(u) * float32(-LOG2_E))
+            share = nv.reciprocal_approx(float32(1.0) + decay)
+            return share if u >= float32(0.0) else decay * share
+
+    return sigmoid
+
+
+def _make_activation(name: str, storage: str) -> Callable[..., Any]:
+    sigmoid = _make_sigmoid(storage)
+    if name == "silu":
+
+        @cuda.jit(device=True, inline="always")
+        def activation(g):
+            return g * sigmoid(g)
+
+    elif name == "gelu":
+
+        @cuda.jit(device=True, inline="always")
+        def activation(g):
+            return float32(0.5) * g * math.erfc(g * float32(-SQRT_HALF))
+
+    elif name == "gelu_tanh":
+
+        @cuda.jit(device=True, inline="always")
+        def activation(g):
+            return g * sigmoid(g * nv.fma(g * g, float32(TANH_CUBIC), float32(TANH_SLOPE)))
+
+    else:
+        raise ValueError(f"activation: {name!r}; silu, gelu and gelu_tanh are supported")
+    return activation
+
+
+def make_gated_kernel(spec: GatedSpec) -> Callable[..., Any]:
+    """The kernel for ``spec``: ``kernel(x, out, x_stride, out_stride, rows, width)``.
+
+    Buffers are addresses (GPU) or 1-D word arrays (CPU); strides, in elements, are between rows; ``width`` is the output's.
+    The grid is (column blocks, row blocks); a launch with fewer row blocks than rows need goes round again.
+    """
+    storage = nv.FORMATS[spec.storage]
+    load, store = nv.make_load(storage, spec.leaf, spec.access), nv.make_store(storage, spec.leaf, spec.access)
+    widen, narrow = nv.make_widen(storage, spec.leaf), nv.make_narrow(storage, spec.leaf)
+    activation = _make_activation(spec.activation, spec.storage)
+    LEAF, LANES, ROWS, VECTORS, EXACT, PDL = spec.leaf, spec.lanes, spec.rows, spec.vectors, spec.exact, spec.pdl
+    ROUNDS, HELD = spec.rounds_activation, spec.vectors * spec.leaf
+    get = nv.make_get(LEAF)
+
+    def gated_kernel(x, out, x_stride, out_stride, rows, width):
+        thread = int32(cuda.threadIdx.x)
+        first = int32(cuda.blockIdx.x) * (VECTORS * LANES) + thread % LANES
+        row = int64(cuda.blockIdx.y) * ROWS + thread // LANES
+        leaves = int32(width // LEAF)
+        gates = cuda.local.array(HELD, float32)
+        ups = cuda.local.array(HELD, float32)
+        if PDL:
+            nv.release_dependents()
+            nv.wait_for_predecessor()
+
+        while row < rows:
+            x_row, out_row = row * x_stride, row * out_stride
+            for v in range(VECTORS):
+                leaf = first + v * LANES
+                if EXACT or leaf < leaves:
+                    nv.put(gates, int64(v), widen(load(x, x_row + leaf * LEAF)))
+                    nv.put(ups, int64(v), widen(load(x, x_row + width + leaf * LEAF)))
+            for v in range(VECTORS):
+                leaf = first + v * LANES
+                if EXACT or leaf < leaves:
+                    for j in range(v * LEAF, v * LEAF + LEAF):
+                        gates[j] = activation(gates[j])
+                    active = get(gates, int64(v))
+                    if ROUNDS:
+                        active = widen(narrow(active))
+                    store(out, out_row + leaf * LEAF, narrow(nv.vector_mul(active, get(ups, int64(v)))))
+            row += int64(cuda.gridDim.y) * ROWS
+
+    return gated_kernel

@@ -1,0 +1,528 @@
+"""Everything here depends on numba-cuda's code generation: memory access, conversions, inline PTX, approximate arithmetic.
+
+One object serves both targets: made with ``numba.extending.intrinsic`` it works under ``@njit`` (the CPU replay) and in CUDA
+kernels; the module's triple tells which code to emit. A port to another compiler rewrites this module and nothing else.
+
+A *buffer* is a 1-D array on the CPU (its bounds are checked) and a bare 64-bit address on the GPU. Positions count elements.
+A *vector* is a homogeneous tuple: ``n`` fp32 values, or the raw 32-bit words that hold them in storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+I1, I16, I32, I64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+F16, F32 = ir.HalfType(), ir.FloatType()
+
+
+def _on_gpu(builder: Any) -> bool:
+    return "nvptx" in builder.module.triple
+
+
+def _asm(builder, text: str, result: ir.Type, constraints: str, args=(), *, side_effect: bool = False):
+    kind = ir.FunctionType(result, [a.type for a in args])
+    return builder.call(ir.InlineAsm(kind, text, constraints, side_effect=side_effect), list(args))
+
+
+def _elements(builder, vector, count: int) -> list:
+    return [builder.extract_value(vector, k) for k in range(count)]
+
+
+def _tuple(context, builder, kind, values):
+    return context.make_tuple(builder, kind, values)
+
+
+# --- addresses -----------------------------------------------------------------------------------------------------------
+
+
+def _address(context, builder, buffer_type, buffer, position, itemsize: int, count: int):
+    """The address of ``buffer[position]`` as an i64; on the CPU ``count`` elements from there are checked to lie inside."""
+    if not isinstance(buffer_type, types.Array):
+        return builder.add(buffer, builder.mul(position, I64(itemsize)))
+    array = context.make_array(buffer_type)(context, builder, buffer)
+    end = builder.add(position, I64(count))
+    outside = builder.or_(builder.icmp_signed("<", position, I64(0)), builder.icmp_signed(">", end, array.nitems))
+    with builder.if_then(outside, likely=False):
+        context.call_conv.return_user_exc(builder, IndexError, ("access outside the buffer",))
+    return builder.add(builder.ptrtoint(array.data, I64), builder.mul(position, I64(itemsize)))
+
+
+def _pointer(builder, address, kind: ir.Type):
+    space = 1 if _on_gpu(builder) else 0
+    return builder.inttoptr(address, ir.PointerType(kind, addrspace=space))
+
+
+def _is_buffer(kind) -> bool:
+    return isinstance(kind, types.Array) or kind == types.uint64
+
+
+# --- storage formats: words <-> fp32 --------------------------------------------------------------------------------------
+
+
+class Format:
+    """How one storage dtype keeps its values: itemsize in bytes, and the conversion of words to fp32 and back."""
+
+    name: str
+    itemsize: int
+
+    def widen(self, builder, word, bits: int) -> list:
+        """The fp32 values in one word of ``bits`` bits, first element first."""
+        raise NotImplementedError
+
+    def narrow(self, builder, values: list):
+        """One word that holds the values, each rounded to nearest even."""
+        raise NotImplementedError
+
+
+class _Float32(Format):
+    name, itemsize = "fp32", 4
+
+    def widen(self, builder, word, bits):
+        return [builder.bitcast(word, F32)]
+
+    def narrow(self, builder, values):
+        return builder.bitcast(values[0], I32)
+
+
+class _BFloat16(Format):
+    name, itemsize = "bf16", 2
+
+    def widen(self, builder, word, bits):
+        if bits == 16:
+            return [builder.bitcast(builder.shl(builder.zext(word, I32), I32(16)), F32)]
+        low = builder.shl(word, I32(16))
+        high = builder.and_(word, I32(0xFFFF0000))
+        return [builder.bitcast(low, F32), builder.bitcast(high, F32)]
+
+    def narrow(self, builder, values):
+        if _on_gpu(builder):
+            if len(values) == 1:
+                return _asm(builder, "cvt.rn.bf16.f32 $0, $1;", I16, "=h,f", values)
+            return _asm(builder, "cvt.rn.bf16x2.f32 $0, $2, $1;", I32, "=r,f,f", values)
+        halves = [self._round(builder, v) for v in values]
+        if len(halves) == 1:
+            return builder.trunc(halves[0], I16)
+        return builder.or_(halves[0], builder.shl(halves[1], I32(16)))
+
+    @staticmethod
+    def _round(builder, value):
+        """Round to nearest even by adding half a step to the bits; a NaN becomes the canonical one, as cvt.rn does."""
+        bits = builder.bitcast(value, I32)
+        odd = builder.and_(builder.lshr(bits, I32(16)), I32(1))
+        rounded = builder.lshr(builder.add(builder.add(bits, I32(0x7FFF)), odd), I32(16))
+        return builder.select(builder.fcmp_unordered("uno", value, value), I32(0x7FFF), rounded)
+
+
+class _Float16(Format):
+    name, itemsize = "fp16", 2
+
+    def widen(self, builder, word, bits):
+        if bits == 16:
+            return [builder.fpext(builder.bitcast(word, F16), F32)]
+        low = builder.trunc(word, I16)
+        high = builder.trunc(builder.lshr(word, I32(16)), I16)
+        return [builder.fpext(builder.bitcast(half, F16), F32) for half in (low, high)]
+
+    def narrow(self, builder, values):
+        if _on_gpu(builder):
+            if len(values) == 1:
+                return _asm(builder, "cvt.rn.f16.f32 $0, $1;", I16, "=h,f", values)
+            return _asm(builder, "cvt.rn.f16x2.f32 $0, $2, $1;", I32, "=r,f,f", values)
+        halves = [builder.zext(builder.bitcast(builder.fptrunc(v, F16), I16), I32) for v in values]
+        if len(halves) == 1:
+            return builder.trunc(halves[0], I16)
+        return builder.or_(halves[0], builder.shl(halves[1], I32(16)))
+
+
+FORMATS: dict[str, Format] = {f.name: f for f in (_Float32(), _BFloat16(), _Float16())}
+
+
+# --- loads and stores -----------------------------------------------------------------------------------------------------
+
+
+def _word_bits(fmt: Format, count: int) -> int:
+    """Vectors travel as 32-bit words; a single 16-bit element as one 16-bit word."""
+    return 16 if fmt.itemsize == 2 and count == 1 else 32
+
+
+def words_in(fmt: Format, count: int) -> int:
+    """How many words hold ``count`` elements."""
+    return max(1, count * fmt.itemsize // 4)
+
+
+def word_type(fmt: Format, count: int):
+    """The type of one word of a vector of ``count`` elements."""
+    return types.uint16 if _word_bits(fmt, count) == 16 else types.uint32
+
+
+def _words_type(fmt: Format, count: int):
+    return types.UniTuple(word_type(fmt, count), words_in(fmt, count))
+
+
+def make_load(fmt: Format, count: int, access: int, hint: str = "") -> Callable[..., Any]:
+    """``load(buffer, position) -> words``: ``count`` elements by accesses of ``access`` bytes (2, 4, 8 or 16).
+
+    ``hint``: "" a plain load; otherwise PTX qualifiers such as ``nc.L1::no_allocate`` (data nobody writes during the launch).
+    """
+    bits, words = _word_bits(fmt, count), words_in(fmt, count)
+
+    @intrinsic
+    def load(typingctx, buffer, position):
+        if not _is_buffer(buffer):
+            return None
+
+        def codegen(context, builder, sig, args):
+            at = _address(context, builder, sig.args[0], args[0], args[1], fmt.itemsize, count)
+            if access * 8 < bits:
+                values = _load_halves(builder, at, words)
+            elif access * 8 == bits:
+                kind = ir.IntType(bits)
+                values = [_load_one(builder, at, k * access, kind, access) for k in range(words)]
+            else:
+                values = _load_vectors(builder, at, words, access, hint)
+            return _tuple(context, builder, sig.return_type, values)
+
+        return _words_type(fmt, count)(buffer, types.int64), codegen
+
+    return load
+
+
+def _load_one(builder, address, offset: int, kind, align: int):
+    value = builder.load(_pointer(builder, builder.add(address, I64(offset)), kind))
+    value.align = align
+    return value
+
+
+def _load_halves(builder, address, words: int) -> list:
+    """32-bit words of storage that is only 2-byte aligned."""
+    values = []
+    for k in range(words):
+        low = builder.zext(_load_one(builder, address, 4 * k, I16, 2), I32)
+        high = builder.zext(_load_one(builder, address, 4 * k + 2, I16, 2), I32)
+        values.append(builder.or_(low, builder.shl(high, I32(16))))
+    return values
+
+
+def _load_vectors(builder, address, words: int, access: int, hint: str) -> list:
+    lanes = access // 4
+    values = []
+    for k in range(0, words, lanes):
+        at = builder.add(address, I64(4 * k))
+        if _on_gpu(builder) and hint:
+            kind = ir.LiteralStructType([I32] * lanes)
+            names = ", ".join(f"${i}" for i in range(lanes))
+            got = _asm(
+                builder,
+                f"ld.global.{hint}.v{lanes}.u32 {{{names}}}, [${lanes}];",
+                kind,
+                ",".join(["=r"] * lanes) + ",l,~{memory}",
+                [at],
+                side_effect=True,
+            )
+            values += [builder.extract_value(got, i) for i in range(lanes)]
+        else:
+            got = builder.load(_pointer(builder, at, ir.VectorType(I32, lanes)))
+            got.align = access if _on_gpu(builder) else 4
+            values += [builder.extract_element(got, I32(i)) for i in range(lanes)]
+    return values
+
+
+def make_store(fmt: Format, count: int, access: int, hint: str = "") -> Callable[..., Any]:
+    """``store(buffer, position, words)``: the counterpart of :func:`make_load`."""
+    bits, words = _word_bits(fmt, count), words_in(fmt, count)
+
+    @intrinsic
+    def store(typingctx, buffer, position, vector):
+        if not _is_buffer(buffer):
+            return None
+
+        def codegen(context, builder, sig, args):
+            at = _address(context, builder, sig.args[0], args[0], args[1], fmt.itemsize, count)
+            values = _elements(builder, args[2], words)
+            if access * 8 < bits:
+                for k, word in enumerate(values):
+                    _store_one(builder, at, 4 * k, builder.trunc(word, I16), 2)
+                    _store_one(builder, at, 4 * k + 2, builder.trunc(builder.lshr(word, I32(16)), I16), 2)
+            elif access * 8 == bits:
+                for k, word in enumerate(values):
+                    _store_one(builder, at, k * access, word, access)
+            else:
+                _store_vectors(builder, at, values, access, hint)
+            return context.get_dummy_value()
+
+        return types.void(buffer, types.int64, _words_type(fmt, count)), codegen
+
+    return store
+
+
+def _store_one(builder, address, offset: int, value, align: int) -> None:
+    stored = builder.store(value, _pointer(builder, builder.add(address, I64(offset)), value.type))
+    stored.align = align
+
+
+def _store_vectors(builder, address, values: list, access: int, hint: str) -> None:
+    lanes = access // 4
+    for k in range(0, len(values), lanes):
+        at, part = builder.add(address, I64(4 * k)), values[k : k + lanes]
+        if _on_gpu(builder) and hint:
+            names = ", ".join(f"${i + 1}" for i in range(lanes))
+            _asm(
+                builder,
+                f"st.global.{hint}.v{lanes}.u32 [$0], {{{names}}};",
+                ir.VoidType(),
+                "l," + ",".join(["r"] * lanes) + ",~{memory}",
+                [at, *part],
+                side_effect=True,
+            )
+        else:
+            vector = ir.Constant(ir.VectorType(I32, lanes), ir.Undefined)
+            for i, word in enumerate(part):
+                vector = builder.insert_element(vector, word, I32(i))
+            stored = builder.store(vector, _pointer(builder, at, vector.type))
+            stored.align = access if _on_gpu(builder) else 4
+
+
+def make_widen(fmt: Format, count: int) -> Callable[..., Any]:
+    """``widen(words) -> fp32 vector``."""
+    bits, words = _word_bits(fmt, count), words_in(fmt, count)
+
+    @intrinsic
+    def widen(typingctx, vector):
+        def codegen(context, builder, sig, args):
+            values = [v for w in _elements(builder, args[0], words) for v in fmt.widen(builder, w, bits)]
+            return _tuple(context, builder, sig.return_type, values)
+
+        return types.UniTuple(types.float32, count)(_words_type(fmt, count)), codegen
+
+    return widen
+
+
+def make_narrow(fmt: Format, count: int) -> Callable[..., Any]:
+    """``narrow(fp32 vector) -> words``: each value rounded once to the storage dtype, to nearest even."""
+    per_word = 1 if count == 1 else 4 // fmt.itemsize
+
+    @intrinsic
+    def narrow(typingctx, vector):
+        def codegen(context, builder, sig, args):
+            values = _elements(builder, args[0], count)
+            packed = [fmt.narrow(builder, values[k : k + per_word]) for k in range(0, count, per_word)]
+            return _tuple(context, builder, sig.return_type, packed)
+
+        return _words_type(fmt, count)(types.UniTuple(types.float32, count)), codegen
+
+    return narrow
+
+
+@intrinsic
+def prefetch(typingctx, buffer, position, itemsize):
+    """Ask the L2 cache for the line of ``buffer[position]``. Reads nothing, so it is safe before the data is written."""
+
+    def codegen(context, builder, sig, args):
+        if _on_gpu(builder):
+            address = builder.add(args[0], builder.mul(args[1], args[2]))
+            _asm(builder, "prefetch.global.L2 [$0];", ir.VoidType(), "l", [address], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(buffer, types.int64, types.int64), codegen
+
+
+# --- vectors of fp32 ------------------------------------------------------------------------------------------------------
+
+
+def _map(emit: Callable[..., Any]) -> Callable[..., Any]:
+    """An elementwise operation on vectors; a scalar operand is used for every element."""
+
+    @intrinsic
+    def binary(typingctx, a, b):
+        if not isinstance(a, types.UniTuple):
+            return None
+
+        def codegen(context, builder, sig, args):
+            count = sig.args[0].count
+            left = _elements(builder, args[0], count)
+            is_vector = isinstance(sig.args[1], types.UniTuple)
+            right = _elements(builder, args[1], count) if is_vector else [args[1]] * count
+            return _tuple(
+                context, builder, sig.return_type, [emit(builder, x, y) for x, y in zip(left, right, strict=True)]
+            )
+
+        return a(a, b if isinstance(b, types.UniTuple) else types.float32), codegen
+
+    return binary
+
+
+vector_add = _map(lambda builder, a, b: builder.fadd(a, b))
+vector_mul = _map(lambda builder, a, b: builder.fmul(a, b))
+
+
+@intrinsic
+def sum_squares(typingctx, accumulator, vector):
+    """``accumulator`` plus each element squared, first element first, one fused multiply-add each (the same bits everywhere)."""
+
+    def codegen(context, builder, sig, args):
+        total = args[0]
+        for value in _elements(builder, args[1], sig.args[1].count):
+            total = builder.fma(value, value, total)
+        return total
+
+    return types.float32(types.float32, vector), codegen
+
+
+@intrinsic
+def put(typingctx, array, slot, vector):
+    """Keep a vector in a per-thread array: ``array[slot * n : (slot + 1) * n]``."""
+
+    def codegen(context, builder, sig, args):
+        count = sig.args[2].count
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        start = builder.mul(args[1], I64(count))
+        for k, value in enumerate(_elements(builder, args[2], count)):
+            builder.store(value, builder.gep(data, [builder.add(start, I64(k))], inbounds=True))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, vector), codegen
+
+
+def make_get(count: int) -> Callable[..., Any]:
+    """``get(array, slot) -> vector`` of ``count`` elements: the counterpart of :func:`put`."""
+
+    @intrinsic
+    def get(typingctx, array, slot):
+        def codegen(context, builder, sig, args):
+            data = context.make_array(sig.args[0])(context, builder, args[0]).data
+            start = builder.mul(args[1], I64(count))
+            values = [
+                builder.load(builder.gep(data, [builder.add(start, I64(k))], inbounds=True)) for k in range(count)
+            ]
+            return _tuple(context, builder, sig.return_type, values)
+
+        return types.UniTuple(array.dtype, count)(array, types.int64), codegen
+
+    return get
+
+
+# --- scalar arithmetic ----------------------------------------------------------------------------------------------------
+
+
+def _unary(on_gpu: Callable[..., Any], on_cpu: Callable[..., Any]) -> Callable[..., Any]:
+    @intrinsic
+    def operation(typingctx, x):
+        def codegen(context, builder, sig, args):
+            return (on_gpu if _on_gpu(builder) else on_cpu)(context, builder, args[0])
+
+        return types.float32(types.float32), codegen
+
+    return operation
+
+
+def _ptx(text: str) -> Callable[..., Any]:
+    return lambda context, builder, x: _asm(builder, text, F32, "=f,f", [x])
+
+
+def _llvm(name: str) -> Callable[..., Any]:
+    def emit(context, builder, x):
+        return builder.call(builder.module.declare_intrinsic(name, [F32]), [x])
+
+    return emit
+
+
+def _clear_sign(context, builder, x):
+    return builder.bitcast(builder.and_(builder.bitcast(x, I32), I32(0x7FFFFFFF)), F32)
+
+
+ONE = ir.Constant(F32, 1.0)
+
+# rsqrt.approx: at most 2^-22.9 relative error (PTX ISA, rsqrt). The CPU's form is correctly rounded twice.
+rsqrt = _unary(
+    _ptx("rsqrt.approx.f32 $0, $1;"),
+    lambda context, builder, x: builder.fdiv(ONE, _llvm("llvm.sqrt")(context, builder, x)),
+)
+# ex2.approx: 2 ULP over the full range, subnormal results kept (PTX ISA, ex2).
+exp2_approx = _unary(_ptx("ex2.approx.f32 $0, $1;"), _llvm("llvm.exp2"))
+# rcp.approx: 1 ULP (PTX ISA, rcp).
+reciprocal_approx = _unary(_ptx("rcp.approx.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
+reciprocal = _unary(_ptx("rcp.rn.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
+absolute = _unary(_clear_sign, _clear_sign)
+
+
+@intrinsic
+def divide(typingctx, a, b):
+    """fp32 division rounded to nearest; no Python error model."""
+
+    def codegen(context, builder, sig, args):
+        return builder.fdiv(args[0], args[1])
+
+    return types.float32(types.float32, types.float32), codegen
+
+
+@intrinsic
+def fma(typingctx, a, b, c):
+    """a * b + c, rounded once."""
+
+    def codegen(context, builder, sig, args):
+        return builder.fma(*args)
+
+    return types.float32(types.float32, types.float32, types.float32), codegen
+
+
+@intrinsic
+def float_from_bits(typingctx, bits):
+    """The fp32 value whose bits are the low 32 of ``bits`` (a launch passes eps this way: no fp64 reaches the kernel)."""
+
+    def codegen(context, builder, sig, args):
+        return builder.bitcast(builder.trunc(args[0], I32), F32)
+
+    return types.float32(types.int64), codegen
+
+
+# --- programmatic dependent launch ----------------------------------------------------------------------------------------
+
+
+def _statement(text: str) -> Callable[..., Any]:
+    @intrinsic
+    def operation(typingctx):
+        def codegen(context, builder, sig, args):
+            if _on_gpu(builder):
+                _asm(builder, text, ir.VoidType(), "~{memory}", side_effect=True)
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
+    return operation
+
+
+wait_for_predecessor = _statement("griddepcontrol.wait;")
+release_dependents = _statement("griddepcontrol.launch_dependents;")
+
+
+# --- thread-block clusters ------------------------------------------------------------------------------------------------
+
+# Every block of the cluster says that it has started; the wait below then makes each one's shared memory safe to write.
+cluster_arrive = _statement("barrier.cluster.arrive.aligned;")
+cluster_wait = _statement("barrier.cluster.wait.aligned;")
+
+
+@intrinsic
+def store_in_block(typingctx, shared, index, value, rank):
+    """``shared[index] = value`` in the shared memory of the cluster's block ``rank``; on the CPU, in the block's own."""
+
+    def codegen(context, builder, sig, args):
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        element = builder.gep(data, [args[1]], inbounds=True)
+        if _on_gpu(builder):
+            local = builder.addrspacecast(element, ir.PointerType(F32, addrspace=3))
+            address = builder.ptrtoint(local, I32)
+            remote = _asm(builder, "mapa.shared::cluster.u32 $0, $1, $2;", I32, "=r,r,r", [address, args[3]])
+            text = "st.shared::cluster.f32 [$0], $1;"
+            _asm(builder, text, ir.VoidType(), "r,f,~{memory}", [remote, args[2]], side_effect=True)
+        else:
+            builder.store(args[2], element)
+        return context.get_dummy_value()
+
+    return types.void(shared, types.int64, types.float32, types.int32), codegen

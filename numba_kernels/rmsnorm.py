@@ -1,0 +1,296 @@
+"""The RMSNorm kernels: ``h = x (+ residual); y = h / sqrt(mean(h²) + eps) * weight``.
+
+Two forms with the same tree (see reduction.py) and so the same bits: *held*, where a row's fp32 values stay in registers between
+the sum and the scaling, and *streamed*, where they stay in ``cuda.shared`` or, for a row that doesn't fit, are computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, int32, int64, uint16, uint32
+
+from . import intrinsics as nv
+from .reduction import FULL_WARP, MAX_SEGMENTS, butterfly, make_warp_sums, sum_segments
+
+
+@dataclass(frozen=True, slots=True)
+class NormSpec:
+    """All that a norm kernel is compiled for. Sizes in elements, ``access`` in bytes."""
+
+    adds_residual: bool
+    storage: str  # of x, residual and output: "bf16", "fp16", "fp32"
+    weight: str  # of the weight
+    rounds_sum: bool  # R1: normalise the stored sum
+    rounds_norm: bool  # W1: round before the weight
+    weight_bias: float  # 1.0 for Gemma
+    leaf: int
+    chain: int
+    access: int  # bytes of one access to x, residual and output
+    weight_access: int
+    row_in: str  # where the row waits for its sum: "registers", "shared", "memory"
+    warps: int  # that share a row, in one block
+    lanes: int  # that share a row; 32 unless rows are so short that several share a warp
+    rows: int  # of one block; 1 where several warps share a row
+    partials: int  # segments a warp holds (registers only)
+    exact: bool  # every thread's leaves lie inside the row, and every block's rows inside the launch
+    early_weight: bool = True  # load the weight before the sum is known
+    pdl: bool = False
+    cluster: int = 1  # blocks that share a row
+
+    @property
+    def threads(self) -> int:
+        return self.warps * 32 if self.warps > 1 else self.rows * self.lanes
+
+
+def make_norm_kernel(spec: NormSpec) -> Callable[..., Any]:
+    """The kernel for ``spec``: ``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits)``.
+
+    Buffers are addresses (GPU) or 1-D word arrays (CPU); strides, in elements, are between rows. ``residual`` is written with the
+    new residual where the spec adds one, and ignored otherwise. ``out`` may be ``x``.
+    """
+    return _held(spec) if spec.row_in == "registers" else _streamed(spec)
+
+
+def _memory(spec: NormSpec):
+    """The spec's loads, stores and conversions: (load, load_weight, store, widen, narrow)."""
+    storage, weight = nv.FORMATS[spec.storage], nv.FORMATS[spec.weight]
+    return (
+        nv.make_load(storage, spec.leaf, spec.access),
+        nv.make_load(weight, spec.leaf, spec.weight_access),
+        nv.make_store(storage, spec.leaf, spec.access),
+        nv.make_widen(storage, spec.leaf),
+        nv.make_narrow(storage, spec.leaf),
+    )
+
+
+def _make_scaling(spec: NormSpec):
+    """``scaled(h, rstd, weight_words) -> words``: where W0 and W1 part, and Gemma's bias."""
+    widen, narrow = (
+        nv.make_widen(nv.FORMATS[spec.storage], spec.leaf),
+        nv.make_narrow(nv.FORMATS[spec.storage], spec.leaf),
+    )
+    widen_weight = nv.make_widen(nv.FORMATS[spec.weight], spec.leaf)
+    ROUNDS_NORM, BIASED, BIAS = spec.rounds_norm, spec.weight_bias != 0.0, float32(spec.weight_bias)
+
+    if ROUNDS_NORM:
+
+        @cuda.jit(device=True, inline="always")
+        def normalised(h, rstd):
+            return widen(narrow(nv.vector_mul(h, rstd)))
+
+    else:
+
+        @cuda.jit(device=True, inline="always")
+        def normalised(h, rstd):
+            return nv.vector_mul(h, rstd)
+
+    if BIASED:
+
+        @cuda.jit(device=True, inline="always")
+        def scaled(h, rstd, words):
+            gain = nv.vector_add(widen_weight(words), BIAS)
+            return narrow(nv.vector_mul(normalised(h, rstd), gain))
+
+    else:
+
+        @cuda.jit(device=True, inline="always")
+        def scaled(h, rstd, words):
+            return narrow(nv.vector_mul(normalised(h, rstd), widen_weight(words)))
+
+    return scaled
+
+
+def _make_ownership(spec: NormSpec):
+    """Where a thread's ``i``-th leaf lies in the row: segment by warp, chain by chain, one leaf a lane."""
+    CHAIN, WARPS = spec.chain, spec.warps * spec.cluster
+
+    @cuda.jit(device=True, inline="always")
+    def leaf_of(i, warp, lane):
+        return (((i // CHAIN) * WARPS + warp) * CHAIN + i % CHAIN) * 32 + lane
+
+    return leaf_of
+
+
+def _held(spec: NormSpec) -> Callable[..., Any]:
+    load, load_weight, store, widen, narrow = _memory(spec)
+    scaled, warp_sums, leaf_of = _make_scaling(spec), make_warp_sums(spec.partials), _make_ownership(spec)
+    ADDS, ROUNDS_SUM, PDL, EXACT, EARLY = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.exact, spec.early_weight
+    LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
+    CLUSTER, ROW_WARPS = spec.cluster, spec.warps * spec.cluster
+    HELD, SHARE, ZEROS = PARTIALS * CHAIN, 32 // PARTIALS, (np.float32(0.0),) * LEAF
+    ITEMSIZE, WEIGHT_ITEMSIZE = nv.FORMATS[spec.storage].itemsize, nv.FORMATS[spec.weight].itemsize
+    WORDS, WORD = nv.words_in(nv.FORMATS[spec.weight], LEAF), nv.word_type(nv.FORMATS[spec.weight], LEAF)
+    VALUES, WEIGHT_WORDS = HELD * LEAF, HELD * WORDS
+    get, get_words = nv.make_get(LEAF), nv.make_get(WORDS)
+
+    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits):
+        # Which row this thread works on, and which lane of which warp it is there.
+        thread = int32(cuda.threadIdx.x)
+        lane = thread % LANES
+        if CLUSTER > 1:
+            warp = int32(cuda.blockIdx.x % CLUSTER) * WARPS + thread // 32
+            row = int64(cuda.blockIdx.x // CLUSTER)
+            nv.cluster_arrive()
+        elif WARPS > 1:
+            warp = thread // 32
+            row = int64(cuda.blockIdx.x)
+        else:
+            warp = int32(0)
+            row = int64(cuda.blockIdx.x) * ROWS + thread // LANES
+        leaves = int32(width // LEAF)
+        here = EXACT or row < rows  # lanes without a row still take part in their warp's shuffles
+        x_row, residual_row, out_row = row * x_stride, row * residual_stride, row * out_stride
+        values = cuda.local.array(VALUES, float32)
+        gains = cuda.local.array(WEIGHT_WORDS, WORD)
+        partial = cuda.local.array(PARTIALS, float32)
+        segment_sums = cuda.shared.array(MAX_SEGMENTS, float32)
+
+        if PDL:
+            # Let the next kernel start; call into L2 what a predecessor seldom writes (harmless if it does); then wait for it.
+            nv.release_dependents()
+            for i in range(HELD):
+                leaf = leaf_of(i, warp, lane)
+                if EXACT or (here and leaf < leaves):
+                    nv.prefetch(weight, int64(leaf * LEAF), int64(WEIGHT_ITEMSIZE))
+                    if ADDS:
+                        nv.prefetch(residual, residual_row + leaf * LEAF, int64(ITEMSIZE))
+            nv.wait_for_predecessor()
+
+        # h = x + residual in fp32. All loads come before the first store, so that all are in flight together.
+        for i in range(HELD):
+            leaf = leaf_of(i, warp, lane)
+            if EXACT or (here and leaf < leaves):
+                h = widen(load(x, x_row + leaf * LEAF))
+                if ADDS:
+                    h = nv.vector_add(h, widen(load(residual, residual_row + leaf * LEAF)))
+                nv.put(values, int64(i), h)
+                if EARLY:
+                    nv.put(gains, int64(i), load_weight(weight, int64(leaf * LEAF)))
+            else:
+                nv.put(values, int64(i), ZEROS)
+
+        # The new residual is that sum rounded once; R1 goes on with what was stored.
+        if ADDS:
+            for i in range(HELD):
+                leaf = leaf_of(i, warp, lane)
+                if EXACT or (here and leaf < leaves):
+                    stored = narrow(get(values, int64(i)))
+                    store(residual, residual_row + leaf * LEAF, stored)
+                    if ROUNDS_SUM:
+                        nv.put(values, int64(i), widen(stored))
+
+        # The sum of squares: leaves and chains by lane, segments by warp, the row by everybody.
+        for k in range(PARTIALS):
+            total = float32(0.0)
+            for c in range(CHAIN):
+                total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
+            partial[k] = total
+        if CLUSTER > 1:
+            # Lane r of each group tells block r; the second barrier has everybody's segments in everybody's shared memory.
+            total = warp_sums(partial, lane)
+            nv.cluster_wait()
+            if lane % SHARE < CLUSTER:
+                nv.store_in_block(segment_sums, int64((lane // SHARE) * ROW_WARPS + warp), total, lane % SHARE)
+            nv.cluster_arrive()
+            nv.cluster_wait()
+            total = sum_segments(segment_sums, PARTIALS * ROW_WARPS, lane)
+        elif WARPS > 1:
+            total = warp_sums(partial, lane)
+            if lane % SHARE == 0:
+                segment_sums[(lane // SHARE) * WARPS + warp] = total
+            cuda.syncthreads()
+            total = sum_segments(segment_sums, PARTIALS * WARPS, lane)
+        elif PARTIALS > 1:
+            total = warp_sums(partial, lane)
+            total = cuda.shfl_sync(FULL_WARP, total, (lane % PARTIALS) * SHARE)
+            total = butterfly(total if lane < PARTIALS else float32(0.0), 32)
+        else:
+            total = butterfly(partial[0], LANES)
+        rstd = nv.rsqrt(nv.divide(total, float32(width)) + nv.float_from_bits(eps_bits))
+
+        for i in range(HELD):
+            leaf = leaf_of(i, warp, lane)
+            if EXACT or (here and leaf < leaves):
+                if EARLY:
+                    gain = get_words(gains, int64(i))
+                else:
+                    gain = load_weight(weight, int64(leaf * LEAF))
+                store(out, out_row + leaf * LEAF, scaled(get(values, int64(i)), rstd, gain))
+
+    return norm_kernel
+
+
+def _streamed(spec: NormSpec) -> Callable[..., Any]:
+    load, load_weight, store, widen, narrow = _memory(spec)
+    scaled = _make_scaling(spec)
+    ADDS, ROUNDS_SUM, PDL, SHARED = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.row_in == "shared"
+    LEAF, CHAIN, WARPS = spec.leaf, spec.chain, spec.warps
+    get = nv.make_get(LEAF)
+
+    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits):
+        thread = int32(cuda.threadIdx.x)
+        lane, warp = thread % 32, thread // 32
+        row = int64(cuda.blockIdx.x)
+        leaves = int32(width // LEAF)
+        segments = (leaves + (32 * CHAIN - 1)) // (32 * CHAIN)
+        x_row, residual_row, out_row = row * x_stride, row * residual_stride, row * out_stride
+        segment_sums = cuda.shared.array(MAX_SEGMENTS, float32)
+        if SHARED:
+            mine = cuda.local.array(LEAF, float32)
+            values = cuda.shared.array(0, float32)  # element j of a leaf at [j * leaves + leaf]: no bank conflicts
+        if PDL:
+            nv.release_dependents()
+            nv.wait_for_predecessor()
+
+        # First pass: the sum of squares. A row that is not kept leaves the old residual in place for the second pass.
+        s = warp
+        while s < segments:
+            total = float32(0.0)
+            for c in range(CHAIN):
+                leaf = (s * CHAIN + c) * 32 + lane
+                if leaf < leaves:
+                    h = widen(load(x, x_row + leaf * LEAF))
+                    if ADDS:
+                        h = nv.vector_add(h, widen(load(residual, residual_row + leaf * LEAF)))
+                        if SHARED:
+                            store(residual, residual_row + leaf * LEAF, narrow(h))
+                    if ROUNDS_SUM:
+                        h = widen(narrow(h))
+                    if SHARED:
+                        nv.put(mine, int64(0), h)
+                        for j in range(LEAF):
+                            values[j * leaves + leaf] = mine[j]
+                    total = nv.sum_squares(total, h)
+            total = butterfly(total, 32)
+            if lane == 0:
+                segment_sums[s] = total
+            s += WARPS
+        cuda.syncthreads()
+        total = sum_segments(segment_sums, segments, lane)
+        rstd = nv.rsqrt(nv.divide(total, float32(width)) + nv.float_from_bits(eps_bits))
+
+        # Second pass: each thread scales the leaves it summed.
+        s = warp
+        while s < segments:
+            for c in range(CHAIN):
+                leaf = (s * CHAIN + c) * 32 + lane
+                if leaf < leaves:
+                    if SHARED:
+                        for j in range(LEAF):
+                            mine[j] = values[j * leaves + leaf]
+                        h = get(mine, int64(0))
+                    else:
+                        h = widen(load(x, x_row + leaf * LEAF))
+                        if ADDS:
+                            h = nv.vector_add(h, widen(load(residual, residual_row + leaf * LEAF)))
+                            store(residual, residual_row + leaf * LEAF, narrow(h))
+                        if ROUNDS_SUM:
+                            h = widen(narrow(h))
+                    store(out, out_row + leaf * LEAF, scaled(h, rstd, load_weight(weight, int64(leaf * LEAF))))
+            s += WARPS
+
+    return norm_kernel
