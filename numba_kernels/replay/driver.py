@@ -121,6 +121,10 @@ def _complete_collectives(env, kinds, waits, first, count):
 def _join_clocks(env, first, present):
     """``syncwarp`` orders memory: each lane present has now seen all that any of them had (vector clocks, see shadow.py)."""
     seen = peek(env, SEEN)
+    for j in range(WARP):
+        if (present >> j) & 1:
+            at = (first + j) * WARP + j
+            poke(seen, at, peek(seen, at) + 1)
     for lane in range(WARP):
         newest = I64(0)
         for j in range(WARP):
@@ -129,10 +133,6 @@ def _join_clocks(env, first, present):
         for j in range(WARP):
             if (present >> j) & 1:
                 poke(seen, (first + j) * WARP + lane, newest)
-    for j in range(WARP):
-        if (present >> j) & 1:
-            at = (first + j) * WARP + j
-            poke(seen, at, peek(seen, at) + 1)
     return 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numba.core.errors import NumbaError
 
-from . import driver, machine
+from . import driver, machine, shadow
 from .errors import (
     CompileError,
     DataRace,
@@ -212,8 +212,23 @@ class _Launch:
         self.memory.append(array)
         return -(-array.ctypes.data // 64) * 64
 
+    def _follow(self, arrays: list[np.ndarray]) -> None:
+        """Room for the full check's cells and clocks."""
+        env = self.env
+        env[Env.GRAIN] = self.program.grain
+        env[Env.SHADOW] = self.room(shadow.room_for_cells(int(env[Env.ARENA_BYTES]), self.program.grain))
+        env[Env.SEEN] = self.room(8 * shadow.WARP * self.threads)
+        table = []
+        for start, end, grain in shadow.regions_of(arrays):
+            table += [start, end, grain, self.room(shadow.room_for_cells(end - start, grain))]
+        words = np.array([*table, 0], np.int64)
+        self.memory.append(words)
+        env[Env.REGIONS], env[Env.REGION_COUNT] = words.ctypes.data, len(table) // shadow.REGION
+
     def run(self, args: tuple[Any, ...]) -> None:
         env = self.env.ctypes.data
+        if self.program.full:
+            self._follow([a for a in args if isinstance(a, np.ndarray)])
         try:
             if self.program.sites:
                 image = self.room(IMAGE_BYTES)
@@ -240,6 +255,8 @@ class _Launch:
             ) from error
         except ReplayError:
             raise
+        except shadow.Found as error:
+            raise self.found() from error
         except IndexError as error:
             raise self.error(OutOfBounds, str(error) or "index is out of bounds") from error
         except Exception as error:
@@ -274,6 +291,20 @@ class _Launch:
         found = self.program.sites[site - 1]
         return f"thread {thread} waits at {found.call} in line {found.location.line}"
 
+    def found(self) -> ReplayError:
+        """The error for what the full check left in the environment."""
+        fault, a, b, c, d = (int(v) for v in self.env[Env.FAULT : Env.FAULT_D + 1])
+        if fault == Fault.UNINITIALIZED:
+            reason = f"reads shared memory (byte {a}) that no thread of the block has written"
+            return self.error(UninitializedRead, reason)
+        if fault == Fault.INDEX:
+            return self.error(OutOfBounds, f"index {a} is out of bounds for axis {c} with size {b}")
+        before, now = ("read", "wrote")[c >> 1], ("reads", "writes")[c & 1]
+        other = f"thread {a}" + (" of another block" if d else "")
+        line = location_of(b).line
+        missing = "blocks of one launch are not ordered" if d else "there is no barrier between"
+        return self.error(DataRace, f"{now} an element that {other} {before} in line {line}, and {missing}")
+
     def fault(self) -> ReplayError:
         """The error for the fault that the driver left in the environment."""
         fault, a, b, c, d = (int(v) for v in self.env[Env.FAULT : Env.FAULT_D + 1])
@@ -295,6 +326,3 @@ class _Launch:
             reason = f"{site.call} reads lane {c}, which takes no part in it"
             return self.error(MaskError, reason, thread=a, location=here)
         raise AssertionError(f"unknown fault {fault}")
-
-
-__all__ = ["DataRace", "ReplayKernel", "UninitializedRead"]

@@ -84,6 +84,17 @@ def poke(typingctx, base, index, value):
 
 
 @intrinsic
+def mark(typingctx, env, location):
+    """Record the source location that runs; always true, so that it can stand before a loop's condition."""
+
+    def codegen(context, builder, sig, args):
+        builder.store(args[1], _word(builder, args[0], I64(int(Env.LOCATION))))
+        return ir.Constant(ir.IntType(1), 1)
+
+    return types.boolean(types.int64, types.int64), codegen
+
+
+@intrinsic
 def as_int32(typingctx, value):
     """``value`` in the type that CUDA's indices have."""
 

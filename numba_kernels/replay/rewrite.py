@@ -13,7 +13,6 @@ import builtins
 import copy
 import inspect
 import itertools
-import os
 import textwrap
 import types as python_types
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,8 @@ import numba
 import numpy as np
 from numba import cuda, njit
 from numba import types as numba_types
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
 from numba.np.numpy_support import as_dtype
 
 from . import machine
@@ -124,7 +125,7 @@ def python_function(function: Any) -> Any:
 def is_device_function(value: Any) -> bool:
     """Functions whose source the replay rewrites; ``@njit`` dispatchers and intrinsics work as they are."""
     if isinstance(value, python_types.FunctionType):
-        return True
+        return not value.__module__.startswith(("numba.", "numpy."))
     return hasattr(value, "py_func") and type(value).__module__.startswith(("numba.cuda", "numba_cuda"))
 
 
@@ -144,6 +145,7 @@ class Scope:
         definition = tree.body[0]
         if not isinstance(definition, ast.FunctionDef):
             raise program.error(f"{self.name} is not written as a def", self.file, first)
+        definition.decorator_list, definition.returns = [], None
         self.tree = definition
         arguments = definition.args
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
@@ -248,6 +250,7 @@ class Rewriter:
         self.out: list[ast.stmt] = []
         self.line = scope.tree.lineno
         self.marked = 0
+        self.restores = False  # a function compiled by itself gives its caller's line back
         self._collective: dict[int, bool] = {}
 
     # --- small things -----------------------------------------------------------------------------------------------
@@ -346,10 +349,13 @@ class Rewriter:
             and not (isinstance(node.value, ast.Constant) and node.value.value is None)
         ):
             raise self.error("a kernel returns a value", node)
-        if self.kernel:
-            self.emit(ast.Return(None))
-        else:
-            self.emit(ast.Return(None if node.value is None else self.expression(node.value)))
+        value = None if node.value is None or self.kernel else self.expression(node.value)
+        if self.restores:
+            if value is not None and not isinstance(value, ast.Name | ast.Constant):
+                self.assign(name := self.temporary("result"), value)
+                value = _load(name)
+            self.raw(f"__poke(__env, {int(Env.LOCATION)}, __caller)")
+        self.emit(ast.Return(value))
 
     def do_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -391,9 +397,7 @@ class Rewriter:
         if isinstance(node, ast.Tuple | ast.List):
             return ast.Tuple([self.target(e) for e in node.elts], ast.Store())
         if isinstance(node, ast.Subscript):
-            array, index = self.sequence([node.value, node.slice])
-            if self.program.full:
-                self.write_check(array, index)
+            array, index = self.write_check(*self.sequence([node.value, node.slice]))
             return ast.Subscript(array, index, ast.Store())
         raise self.error(f"an assignment to a {type(node).__name__}", node)
 
@@ -421,7 +425,10 @@ class Rewriter:
             raise self.error(
                 "a collective in a while condition: compute it before the loop and again in its body", node
             )
-        test = self.condition(node.test)
+        test = self.expression(node.test)
+        if any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(test)):  # the body leaves another line behind
+            number = number_of(Location(self.scope.name, self.scope.file, node.lineno))
+            test = ast.BoolOp(ast.And(), [_expression(f"__mark(__env, {number})"), test])
         made = ast.While(test, self.block(node.body), self.block(node.orelse))
         self.line = node.lineno
         self.place(made.test)
@@ -541,10 +548,23 @@ class Rewriter:
         return self.read(array, index)
 
     def read(self, array: ast.expr, index: ast.expr) -> ast.expr:
-        return ast.Subscript(array, index, ast.Load())
+        is_shape = isinstance(array, ast.Attribute) and array.attr in ("shape", "strides")
+        if not self.program.full or is_shape or isinstance(index, ast.Slice):
+            return ast.Subscript(array, index, ast.Load())
+        return ast.Call(_load("__read"), [_load("__env"), array, index], [])
 
-    def write_check(self, array: ast.expr, index: ast.expr) -> None:
-        pass
+    def write_check(self, array: ast.expr, index: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """Check a store before it is done; the array and index to do it with, each evaluated once."""
+        if not self.program.full or isinstance(index, ast.Slice):
+            return array, index
+        kept = []
+        for value in (array, index):
+            if not isinstance(value, ast.Name | ast.Constant):
+                self.assign(name := self.temporary(), value)
+                value = _load(name)
+            kept.append(value)
+        self.emit(ast.Expr(ast.Call(_load("__write"), [_load("__env"), *kept], [])))
+        return kept[0], kept[1]
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -566,8 +586,31 @@ class Rewriter:
         keywords = [k.value for k in node.keywords]
         function = self.expression(node.func)
         values = self.sequence([*node.args, *keywords])
+        self.describe_access(target, values[: len(node.args)])
         named = [ast.keyword(k.arg, v) for k, v in zip(node.keywords, values[len(node.args) :], strict=True)]
         return ast.Call(function, values[: len(node.args)], named)
+
+    def describe_access(self, target: Any, values: list[ast.expr]) -> None:
+        """In the full check: what an intrinsic does to the array that is its first argument.
+
+        An intrinsic says so in its attribute ``memory_access``: ("read" or "write", number of elements), the first element
+        being ``array[second argument]``. Shared memory given to any other intrinsic is no longer followed.
+        """
+        if not self.program.full or not isinstance(target, _Intrinsic | Dispatcher):
+            return
+        for k, value in enumerate(values):
+            if not isinstance(value, ast.Name | ast.Constant):
+                self.assign(name := self.temporary(), value)
+                values[k] = _load(name)
+        described = getattr(target, "memory_access", None)
+        if described is not None:
+            kind, count = described
+            arguments = [_load("__env"), values[0], values[1], ast.Constant(int(count)), ast.Constant(kind == "write")]
+            self.emit(ast.Expr(ast.Call(_load("__span"), arguments, [])))
+        else:
+            for value in values:
+                if isinstance(value, ast.Name):
+                    self.emit(ast.Expr(ast.Call(_load("__escape"), [_load("__env"), value], [])))
 
     def grid(self, node: ast.Call, target: Any) -> ast.expr:
         count = self.scope.constant(node.args[0])
@@ -742,7 +785,16 @@ class Rewriter:
     def whole(self, name: str) -> str:
         """Rewrite the function under the name ``name`` and put it, not compiled, in the program's namespace."""
         scope, program = self.scope, self.program
+        self.restores = not self.kernel and any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(scope.tree))
         body = self.block(scope.tree.body)
+        if self.restores:
+            head, self.out = body, []
+            self.line = scope.tree.lineno
+            self.raw(f"__caller = __peek(__env, {int(Env.LOCATION)})")
+            body = self.out + head
+            if not isinstance(head[-1], ast.Return):
+                self.out = body
+                self.raw(f"__poke(__env, {int(Env.LOCATION)}, __caller)")
         if self.kernel:
             self.line = scope.tree.body[-1].end_lineno or scope.tree.lineno
             self.out = body
@@ -782,8 +834,3 @@ def rewrite(function: Any, *, full: bool = False) -> Program:
     made = rewriter.whole(scope.name)
     program.function = program.namespace[made]
     return program
-
-
-def source_path(file: str) -> str:
-    """A file's name for messages."""
-    return os.path.basename(file)
