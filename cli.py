@@ -1,0 +1,137 @@
+"""The command line: options and their help. Every command is one call into `difftest`; no logic here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+EXIT_STATUS = (
+    """Exit status: 0 conforms, 1 a difference was found, 2 bad usage, 3 the environment lacks what was asked for."""
+)
+
+
+class OneLineErrors(click.Group):
+    """A group whose errors are one line on standard error, and whose commands return their exit status."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:  # type: ignore[override]
+        """Runs the command and exits with its status."""
+        try:
+            status = super().main(*args, **{**extra, "standalone_mode": False})
+        except click.ClickException as error:
+            self._fail(" ".join(error.format_message().split()), error.exit_code)
+        except click.Abort:
+            self._fail("interrupted", 130)
+        except Exception as error:
+            if not hasattr(error, "status"):
+                raise
+            self._fail(str(error), error.status)
+        sys.exit(status)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Adds the commands that there are to the error for one that there isn't."""
+        from difftest.errors import one_of
+
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            raise one_of("command", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+    @staticmethod
+    def _fail(message: str, status: int) -> None:
+        click.echo(f"error: {message}", err=True)
+        sys.exit(status)
+
+
+def file_options(command: Callable) -> Callable:
+    """The options that say where to leave what was found."""
+    for name, kind, what in (
+        ("--failures", "DIR", "Folder for the worst case that differs, as a file that `replay` takes."),
+        ("--plots", "DIR", "Write ULP histograms as SVG files (needs matplotlib)."),
+        ("--junit", "FILE", "Write a JUnit XML file."),
+        ("--html", "FILE", "Write a self-contained HTML page (needs jinja2)."),
+        ("--json", "FILE", "Write everything that was found as JSON; also when interrupted."),
+    ):
+        default = Path("out/failures") if name == "--failures" else None
+        option = click.option(
+            name, type=click.Path(path_type=Path), metavar=kind, help=what, default=default, show_default=bool(default)
+        )
+        command = option(command)
+    return command
+
+
+@click.group(cls=OneLineErrors, epilog=EXIT_STATUS, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Compares fused norm and activation kernels with other implementations, in ULP."""
+
+
+@main.command(epilog=EXIT_STATUS)
+@click.option(
+    "--ops", default="", metavar="NAMES", help="Operators, comma-separated.  [default: all; a file's function's name]"
+)
+@click.option("--dtypes", default="fp16,bf16,fp32", metavar="NAMES", show_default=True, help="Storage dtypes.")
+@click.option("--widths", default="1,3,111,4096", metavar="NUMBERS", show_default=True, help="Widths of an output row.")
+@click.option(
+    "--rows", default="", metavar="NUMBERS", help="Numbers of rows.  [default: by width, and odd layouts beside]"
+)
+@click.option(
+    "--regimes", "regime_names", default="", metavar="NAMES", help="Families of input values.  [default: all]"
+)
+@click.option(
+    "--candidate", default="numba", metavar="NAME|FILE.py:FUNCTION", show_default=True, help="What is under test."
+)
+@click.option("--against", default="torch", metavar="NAMES", show_default=True, help="References, comma-separated.")
+@click.option(
+    "--contract",
+    default="",
+    metavar="CODES",
+    help="Where to round, one code an operator family.  [default: R0W0,W0,S0]",
+)
+@click.option("--eps", default=1e-6, show_default=True, help="Inside the root.")
+@click.option(
+    "--device", default="auto", metavar="auto|cpu|cuda[:N]", show_default=True, help="Where the candidate runs."
+)
+@click.option("--seed", default=0, show_default=True, help="The same seed gives the same cases.")
+@click.option(
+    "--cases", default=42, metavar="N", show_default=True, help="Random cases beside the grid of widths and regimes."
+)
+@click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new case after this time.")
+@click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
+@file_options
+def difftest(**options: Any) -> int:
+    """Compare a candidate with references over widths, dtypes, regimes, layouts and random shapes."""
+    from difftest.command import Files, difftest
+
+    return difftest(files=_files(Files, options), **options)
+
+
+@main.command(epilog=EXIT_STATUS)
+@click.argument("case")
+@click.option("--candidate", default="", metavar="NAME|FILE.py:FUNCTION", help="Another candidate than the case's own.")
+@click.option("--against", default="", metavar="NAMES", help="Other references than the case's own.")
+@click.option("--device", default="", metavar="auto|cpu|cuda[:N]", help="Another device than the case's own.")
+@file_options
+def replay(case: str, **options: Any) -> int:
+    """Run one saved CASE again: a case file, or FILE.json#INDEX of a run's JSON."""
+    from difftest.command import Files, replay
+
+    return replay(case, files=_files(Files, options), **options)
+
+
+@main.command(epilog=EXIT_STATUS)
+def doctor() -> int:
+    """Show what is installed and usable here."""
+    from difftest.doctor import doctor
+
+    return doctor()
+
+
+def _files(make: Callable, options: dict[str, Any]) -> Any:
+    """The file options of a command, taken out of its options."""
+    return make(**{name: options.pop(name) for name in ("json", "html", "junit", "plots", "failures")})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""A case is one concrete call, recorded in full, and the generator of cases: a grid, odd layouts, and random extras.
+
+Imports `reference.operators`, `reference.contracts` and the regimes' names; makes no tensors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from difftest import regimes
+from difftest.dtypes import DTYPES
+from reference.contracts import Contract, contract
+from reference.operators import OPERATORS, Operator, operator
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call, with everything needed to build it again bit for bit.
+
+    `lead`: the shape before the row: () is a 1-D tensor, (4,) four rows, (2, 3) a 3-D tensor.
+    `padding`: elements between two rows of every row buffer (row stride = row length + padding).
+    `misaligned`: the buffers ("input", "residual", "weight", "output") whose base lies one element past an aligned one.
+    `out_given`: hand the candidate a poisoned `out`, where it takes one.
+    `origin`: which part of the generator made it: "grid", "layout" or "random:INDEX".
+    """
+
+    op: str
+    dtype: str
+    lead: tuple[int, ...]
+    width: int
+    regime: str
+    seed: int
+    contract: str
+    eps: float = 1e-6
+    weight_dtype: str | None = None  # None: the dtype of the rows
+    padding: int = 0
+    misaligned: tuple[str, ...] = ()
+    out_given: bool = False
+    device: str = "cpu"
+    origin: str = "grid"
+
+    @property
+    def rows(self) -> int:
+        """Number of rows; a 1-D tensor is one row."""
+        return math.prod(self.lead)
+
+    @property
+    def operator(self) -> Operator:
+        """The operator by its name."""
+        return OPERATORS[self.op]
+
+    def resolved_contract(self) -> Contract:
+        """The contract that the candidate is held to, with this case's eps."""
+        return contract(self.op, self.contract, eps=self.eps)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: what `from_json` takes, plus `rows` for the reader."""
+        return {
+            **dataclasses.asdict(self),
+            "lead": list(self.lead),
+            "misaligned": list(self.misaligned),
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Case:
+        """The case in a record; keys that are not a case's are ignored. ValueError says what is wrong with it."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        try:
+            values: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in known
+            }
+            case = cls(**values)
+        except TypeError as error:
+            raise ValueError(f"not a case record: {str(error).partition(') ')[2] or error}") from None
+        case._check()
+        return case
+
+    def _check(self) -> None:
+        op = operator(self.op)
+        for name, value, allowed in (
+            ("dtype", self.dtype, DTYPES),
+            ("weight_dtype", self.weight_dtype or self.dtype, DTYPES),
+            ("regime", self.regime, tuple(r.name for r in regimes.for_family(op.family))),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} {value!r} of {self.op} is not one of {', '.join(allowed)}")
+        if (
+            any(type(n) is not int or n < 0 for n in (*self.lead, self.padding))
+            or type(self.width) is not int
+            or self.width < 1
+        ):
+            raise ValueError(f"lead {list(self.lead)}, width {self.width}, padding {self.padding}: not a shape")
+        self.resolved_contract()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to generate. `contracts` maps each operator to its contract's code; `rows` None lets the width decide."""
+
+    contracts: Mapping[str, str]
+    dtypes: Sequence[str]
+    widths: Sequence[int]
+    rows: Sequence[int] | None = None
+    regimes: Sequence[str] | None = None  # None: all that apply
+    extra: int = 0
+    seed: int = 0
+    eps: float = 1e-6
+    device: str = "cpu"
+
+    def template(self, op: str, dtype: str, width: int, regime: str, lead: tuple[int, ...], **layout: Any) -> Case:
+        """A case of this request. Its seed is a function of the base seed and of what the case is, not of its index."""
+        key = f"{self.seed}/{op}/{dtype}/{width}/{regime}/{lead}/{sorted(layout.items())}"
+        case = Case(
+            op, dtype, lead, width, regime, zlib.crc32(key.encode()), self.contracts[op], self.eps, device=self.device
+        )
+        return dataclasses.replace(case, **layout)
+
+    def regimes_of(self, op: str) -> list[str]:
+        """The regimes to run for an operator, in their fixed order."""
+        applicable = [r.name for r in regimes.for_family(OPERATORS[op].family)]
+        return [r for r in applicable if self.regimes is None or r in self.regimes]
+
+
+def default_rows(width: int, device: str) -> int:
+    """Rows of a case when none are asked for.
+
+    On the CPU about 16 000 elements, 4 to 8 rows: the replay runs some thousands of rows of width 4096 a second, and
+    the default run has 800 cases and a minute. On a GPU 64 rows, so that more than one block is resident.
+    """
+    if device.startswith("cuda"):
+        return 64
+    return max(4, min(8, 16384 // width))
+
+
+def generate(request: Request) -> Iterator[Case]:
+    """Every case of the request, group by group (operator, then dtype); the same request gives the same cases."""
+    groups = [(op, dtype) for op in request.contracts for dtype in request.dtypes]
+    for index, (op, dtype) in enumerate(groups):
+        yield from grid(request, op, dtype)
+        yield from layouts(request, op, dtype)
+        for number in range(len(range(index, request.extra, len(groups)))):
+            yield random_case(request, op, dtype, number)
+
+
+def grid(request: Request, op: str, dtype: str) -> Iterator[Case]:
+    """Every width x number of rows x regime, contiguous and aligned."""
+    for width in request.widths:
+        for rows in request.rows or (default_rows(width, request.device),):
+            for regime in request.regimes_of(op):
+                yield request.template(op, dtype, width, regime, (rows,))
+
+
+def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
+    """Shapes and memory layouts beside the plain one, at the widest width asked for up to 4096, unit normal.
+
+    No rows; 1-D; 3-D; padded rows; each buffer in turn off its alignment; fp32 weight beside a 16-bit row; another eps.
+    Only where the regime `normal` was asked for and the number of rows was not.
+    """
+    if request.rows is not None or "normal" not in request.regimes_of(op):
+        return
+    operation = OPERATORS[op]
+    width = max((w for w in request.widths if w <= 4096), default=min(request.widths))
+
+    def case(lead: tuple[int, ...], **layout: Any) -> Case:
+        return request.template(op, dtype, width, "normal", lead, origin="layout", **layout)
+
+    yield case((0,))
+    yield case(())
+    yield case((2, 3))
+    yield case((3,), padding=8)
+    yield case((3,), padding=3)
+    for name in operation.inputs:
+        yield case((3,), misaligned=(name,))
+    if operation.family != "add_norm":
+        yield case((3,), out_given=True)
+        yield case((3,), misaligned=("output",), out_given=True)
+    if operation.family != "gated":
+        if dtype != "fp32":
+            yield case((3,), weight_dtype="fp32")
+        yield case((3,), eps=1e-5)
+
+
+def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
+    """The `number`-th random case of a group: a width, a shape, a layout, a regime and an eps, each drawn apart."""
+    draw = random.Random(f"{request.seed}/{op}/{dtype}/{number}")
+    operation = OPERATORS[op]
+    width = draw.choice((draw.randint(1, 300), round(2 ** draw.uniform(0, 13)), 8 * draw.randint(1, 512)))
+    most = max(1, min(16, 32768 // width))
+    lead = draw.choice(((), (draw.randint(1, most),), (draw.randint(1, 4), draw.randint(1, max(1, most // 4)))))
+    buffers = (*operation.inputs, *(() if operation.family == "add_norm" else ("output",)))
+    norm = operation.family != "gated"
+    return request.template(
+        op,
+        dtype,
+        width,
+        draw.choice(request.regimes_of(op)),
+        lead,
+        padding=draw.choice((0, 0, 1, 8, 24)),
+        misaligned=tuple(name for name in buffers if draw.random() < 0.2),
+        out_given=not operation.mutated and draw.random() < 0.5,
+        weight_dtype="fp32" if norm and dtype != "fp32" and draw.random() < 0.25 else None,
+        eps=draw.choice((request.eps, request.eps, 1e-5, 1e-8)) if norm else request.eps,
+        origin=f"random:{number}",
+    )

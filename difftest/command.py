@@ -1,0 +1,194 @@
+"""The commands `difftest` and `replay`: options in, an exit status out. `cli.py` only passes words on to here.
+
+Imports the rest of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from difftest import extras, html, junit, options, plots, record, regimes, report, session, summary
+from difftest.candidates import operators_of, resolve
+from difftest.cases import Case, Request, generate
+from difftest.dtypes import DTYPES
+from difftest.environment import environment
+from difftest.errors import LackingError, UsageError
+from difftest.run import Result
+from reference.operators import OPERATORS
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where to leave what was found; None: nowhere. `failures` takes the worst case, only if there is a difference."""
+
+    json: Path | None = None
+    html: Path | None = None
+    junit: Path | None = None
+    plots: Path | None = None
+    failures: Path = Path("out/failures")
+
+    def check(self) -> None:
+        """Fails before the run where a file could not be written after it."""
+        for option, path in (("--json", self.json), ("--html", self.html), ("--junit", self.junit)):
+            if path:
+                record.check_writable(option, path)
+        if self.html:
+            extras.need("--html", "jinja2")
+        if self.plots:
+            extras.need("--plots", "matplotlib")
+            extras.make_folder("--plots", self.plots)
+
+    def write(self, document: Mapping[str, Any], outcome: session.Outcome) -> None:
+        """Writes each file that was asked for."""
+        if self.json:
+            record.write_json(self.json, document)
+        if self.html:
+            html.write(self.html, document, outcome)
+        if self.junit:
+            junit.write(self.junit, outcome)
+        if self.plots:
+            plots.write(self.plots, outcome)
+
+
+def difftest(
+    *,
+    ops: str,
+    dtypes: str,
+    widths: str,
+    rows: str,
+    regime_names: str,
+    candidate: str,
+    against: str,
+    contract: str,
+    eps: float,
+    device: str,
+    seed: int,
+    cases: int,
+    time_budget: float | None,
+    workers: int | None,
+    files: Files,
+) -> int:
+    """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status."""
+    op_names = options.names("--ops", ops, OPERATORS) if ops else operators_of(candidate)
+    options.at_least("--seed", seed, 0)
+    options.at_least("--cases", cases, 0)
+    options.at_least("--workers", workers or 0, 0)
+    options.at_least("--time-budget", time_budget or 0.0, 0.0)
+    contracts, without = options.contracts(contract, op_names, eps)
+    request = Request(
+        contracts=contracts,
+        dtypes=options.names("--dtypes", dtypes, DTYPES),
+        widths=options.whole_numbers("--widths", widths, 1),
+        rows=options.whole_numbers("--rows", rows, 0) if rows else None,
+        regimes=options.names("--regimes", regime_names, regimes.REGIMES) if regime_names else None,
+        extra=cases,
+        seed=seed,
+        eps=eps,
+        device=options.device(device),
+    )
+    planned = list(generate(request))
+    plan = session.Plan(
+        planned,
+        candidate,
+        options.words("--against", against),
+        session.default_workers(candidate, request.device) if workers is None else workers,
+        time_budget,
+    )
+    files.check()
+    notes = [f"{op} has no contract {contract}: not run" for op in without]
+    asked = {
+        "ops": list(contracts),
+        "contracts": contracts,
+        "dtypes": request.dtypes,
+        "widths": request.widths,
+        "seed": seed,
+    }
+    return _run(plan, files, asked, request, notes)
+
+
+def replay(spec: str, *, candidate: str, against: str, device: str, files: Files) -> int:
+    """Runs one saved case again, as it was or with another candidate, reference or device. Returns the exit status."""
+    case, saved = record.load_case(spec)
+    where = options.device(device or case.device)
+    chosen = candidate or str(saved.get("candidate", "numba"))
+    references = options.words("--against", against or str(saved.get("against", "torch")))
+    files.check()
+    moved = Case.from_json({**case.to_json(), "device": where})
+    return _run(session.Plan([moved], chosen, references), files, {"replay": spec})
+
+
+def _run(
+    plan: session.Plan,
+    files: Files,
+    asked: Mapping[str, Any],
+    request: Request | None = None,
+    notes: Sequence[str] = (),
+) -> int:
+    device = plan.cases[0].device if plan.cases else "cpu"
+    _check_providers(plan, device)
+    screen = report.console()
+    where = environment(device)
+    report.heading(screen, where, plan.candidate, plan.against, len(plan.cases))
+    for note in notes:
+        screen.print(note, style="yellow")
+    with report.progress(len(plan.cases)) as on_case:
+        outcome = session.run(plan, on_case)
+    found = summary.worst(outcome.results)
+    repeat = _ways_to_repeat(found, plan, request, files.failures) if found else {}
+    report.results(screen, outcome, repeat)
+    wanted = {"candidate": plan.candidate, "against": list(plan.against), **asked}
+    files.write(record.document(outcome, where, wanted), outcome)
+    return summary.exit_status(outcome)
+
+
+def _check_providers(plan: session.Plan, device: str) -> None:
+    """Errors before the run: a name that means nothing, a candidate that can't run here."""
+    reason = resolve(plan.candidate).unavailable(torch.device(device))
+    for name in plan.against:
+        resolve(name, "--against")
+    if reason:
+        raise LackingError(f"--candidate: {plan.candidate} can't run on {device}: {reason}")
+    if not plan.cases:
+        raise UsageError("--regimes: none of them applies to the operators asked for, so there is no case to run")
+
+
+def _ways_to_repeat(found: Result, plan: session.Plan, request: Request | None, failures: Path) -> dict[str, str]:
+    """What to call each way of running the worst case again -> the command. Saves the case if it differs."""
+    ways = {}
+    if found.differs:
+        ways["this case again"] = report.command_line("replay", record.save_case(failures, found))
+    if request:
+        ways["and its neighbours"] = report.command_line(*_narrowed(found, plan, request))
+    return ways
+
+
+def _narrowed(found: Result, plan: session.Plan, request: Request) -> list[object]:
+    """The words of a `difftest` command whose cases contain this one: its seed depends on no other option."""
+    case = found.case
+    words: list[object] = ["difftest", "--ops", case.op, "--dtypes", case.dtype]
+    part, _, number = case.origin.partition(":")
+    if part == "random":
+        words += ["--widths", 1, "--cases", int(number) + 1]
+    else:
+        words += ["--widths", case.width, "--cases", 0]
+    if part == "grid":
+        words += ["--rows", case.rows]
+    if part != "random" or request.regimes is not None:
+        words += ["--regimes", ",".join(request.regimes or [case.regime]) if part == "random" else case.regime]
+    defaults = {
+        "--candidate": (plan.candidate, "numba"),
+        "--against": (found.against, "torch"),
+        "--contract": (case.contract, case.operator.codes[0]),
+        "--eps": (request.eps, 1e-6),
+        "--device": (case.device, options.device("auto")),
+        "--seed": (request.seed, 0),
+    }
+    for option, (value, default) in defaults.items():
+        if value != default:
+            words += [option, value]
+    return words

@@ -1,0 +1,96 @@
+"""The command line's words turned into values, or into a one-line error that names the option and what it takes.
+
+Imports this package's errors, dtypes and regimes, and `reference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from difftest.errors import LackingError, UsageError, one_of
+from reference.contracts import contract
+
+
+def names(option: str, text: str, allowed: Iterable[str]) -> list[str]:
+    """A comma-separated list of names out of a closed list, without repeats."""
+    known = list(allowed)
+    found = words(option, text)
+    for name in found:
+        if name not in known:
+            raise one_of(option, name, known)
+    return found
+
+
+def words(option: str, text: str) -> list[str]:
+    """A comma-separated list, without repeats; UsageError when it is empty."""
+    found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not found:
+        raise UsageError(f"{option}: {text!r} names nothing")
+    return found
+
+
+def whole_numbers(option: str, text: str, least: int) -> list[int]:
+    """A comma-separated list of whole numbers from `least` up."""
+    found = []
+    for word in words(option, text):
+        if not word.isdecimal() or int(word) < least:
+            raise UsageError(
+                f"{option}: {word!r} is not allowed; allowed: whole numbers from {least} up, comma-separated"
+            )
+        found.append(int(word))
+    return list(dict.fromkeys(found))
+
+
+def at_least(option: str, value: float, least: float) -> None:
+    """UsageError for a number below `least` (or for NaN)."""
+    if not value >= least:
+        raise UsageError(f"{option}: {value} is not allowed; allowed: numbers from {least} up")
+
+
+def device(text: str) -> str:
+    """`cpu` or `cuda:N` for auto, cpu, cuda or cuda:N. LackingError where the GPU asked for is not there."""
+    kind, _, index = text.partition(":")
+    if (
+        kind not in ("auto", "cpu", "cuda")
+        or (index and (kind != "cuda" or not index.isdecimal()))
+        or text.endswith(":")
+    ):
+        raise one_of("--device", text, ("auto", "cpu", "cuda", "cuda:N"))
+    available = torch.cuda.is_available()
+    if kind == "cpu" or (kind == "auto" and not available):
+        return "cpu"
+    if not available:
+        raise LackingError(f"--device: {text} was asked for, and torch {torch.__version__} sees no CUDA device")
+    if index and int(index) >= torch.cuda.device_count():
+        raise LackingError(f"--device: {text} was asked for, and there are {torch.cuda.device_count()} CUDA devices")
+    return f"cuda:{index or torch.cuda.current_device()}"
+
+
+def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, str], list[str]]:
+    """Operator -> the first of the comma-separated spellings that it has; and the operators that have none of them.
+
+    UsageError for a spelling that no operator asked for has, and for an eps that is none.
+    """
+    try:
+        defaults = {op: contract(op, eps=eps).code for op in ops}
+    except ValueError as error:
+        raise UsageError(f"--eps: {error}") from None
+    if not text:
+        return defaults, []
+    chosen: dict[str, str] = {}
+    allowed: dict[str, None] = {}
+    for spelling in words("--contract", text):
+        takers = []
+        for op in ops:
+            try:
+                found = contract(op, spelling, eps)
+            except ValueError as error:
+                allowed.update(dict.fromkeys(str(error).rpartition("known: ")[2].split(", ")))
+                continue
+            takers.append(op)
+            chosen.setdefault(op, spelling.lower() if not found.bias_in_fp32 else found.code)
+        if not takers:
+            raise one_of("--contract", spelling, allowed, what=f"contract of {', '.join(ops)}")
+    return {op: chosen[op] for op in ops if op in chosen}, [op for op in ops if op not in chosen]

@@ -1,0 +1,153 @@
+"""Runs a plan's cases, here or in worker processes, and keeps what was found whatever stops it.
+
+Imports this package's cases, candidates and run. Workers share nothing but two queues.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import torch
+
+from difftest.candidates import is_file, resolve
+from difftest.cases import Case
+from difftest.run import Result, Skip, run_case
+
+Found = list[Result | Skip]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which cases, which candidate, against whom; how many processes (0: this one); when to stop starting new cases."""
+
+    cases: Sequence[Case]
+    candidate: str
+    against: Sequence[str]
+    workers: int = 0
+    time_budget: float | None = None  # seconds
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a plan's cases showed, in the plan's order, however far the run came."""
+
+    results: list[Result] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)
+    not_run: int = 0
+    interrupted: bool = False
+    seconds: float = 0.0
+
+
+def default_workers(candidate: str, device: str) -> int:
+    """One process a core, at most four, for the Numba kernels on the CPU: compiling them takes most of the time.
+
+    None on a GPU, which one process fills, and none for other candidates, which run faster than a worker starts.
+    """
+    if device != "cpu" or is_file(candidate) or candidate != "numba":
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(4, cores) if cores > 1 else 0
+
+
+def run(plan: Plan, on_case: Callable[[Case], None] = lambda case: None) -> Outcome:
+    """Runs the plan; calls `on_case` as each case ends. Ctrl-C ends the run early and leaves what was found."""
+    start = time.monotonic()
+    deadline = float("inf") if plan.time_budget is None else time.time() + plan.time_budget
+    found: dict[int, Found] = {}
+
+    def keep(index: int, what: Found) -> None:
+        found[index] = what
+        on_case(plan.cases[index])
+
+    outcome = Outcome()
+    try:
+        (_run_in_workers if plan.workers else _run_here)(plan, deadline, keep)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    for index in sorted(found):
+        for what in found[index]:
+            if isinstance(what, Result):
+                outcome.results.append(what)
+            else:
+                outcome.skips.append(what)
+    outcome.not_run = len(plan.cases) - len(found)
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+def _run_here(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -> None:
+    candidate = resolve(plan.candidate)
+    references = [resolve(name, "--against") for name in plan.against]
+    for index, case in enumerate(plan.cases):
+        if time.time() >= deadline:
+            return
+        keep(index, run_case(case, candidate, references))
+
+
+def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -> None:
+    """Hands out the cases one (operator, dtype) group at a time: a group's cases share their compiled kernels."""
+    context = multiprocessing.get_context("spawn")  # a process with torch's threads in it may not fork
+    tasks, results = context.Queue(), context.Queue()
+    numbered = list(enumerate(plan.cases))
+    for _, group in groupby(numbered, key=lambda item: (item[1].op, item[1].dtype)):
+        tasks.put(list(group))
+    workers = []
+    for number in range(plan.workers):
+        tasks.put(None)
+        process = context.Process(
+            target=_work, args=(number, plan.candidate, plan.against, deadline, tasks, results), daemon=True
+        )
+        process.start()
+        workers.append(process)
+    busy: dict[int, int | None] = dict.fromkeys(range(plan.workers))  # worker -> the case it is in
+    try:
+        while busy:
+            try:
+                number, index, what = results.get(timeout=0.2)
+            except queue.Empty:
+                for number in [n for n in busy if not workers[n].is_alive()]:
+                    index = busy.pop(number)
+                    if index is not None:
+                        keep(index, _died(plan, index, workers[number].exitcode))
+                continue
+            if index is None:
+                del busy[number]
+            elif what is None:
+                busy[number] = index
+            else:
+                keep(index, what)
+                busy[number] = None
+    finally:
+        for process in workers:
+            process.terminate()
+        for process in workers:
+            process.join(5)
+
+
+def _work(number: int, candidate_name: str, against: Sequence[str], deadline: float, tasks, results) -> None:
+    """A worker. Sends (number, index, None) as a case starts, (number, index, found) as it ends, at last two Nones."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it terminates the workers
+    torch.set_num_threads(1)
+    candidate = resolve(candidate_name)
+    references = [resolve(name, "--against") for name in against]
+    for group in iter(tasks.get, None):
+        for index, case in group:
+            if time.time() >= deadline:
+                break
+            results.put((number, index, None))
+            results.put((number, index, run_case(case, candidate, references)))
+    results.put((number, None, None))
+    results.close()
+    results.join_thread()
+
+
+def _died(plan: Plan, index: int, exit_code: int | None) -> Found:
+    reason = f"the process died in the middle of the call (exit code {exit_code})"
+    return [Result(plan.cases[index], plan.candidate, name, (reason,)) for name in plan.against]

@@ -1,0 +1,137 @@
+"""Adds results up: by operator, dtype and reference; the verdict of a whole run; its worst case; its skips by reason.
+
+Imports this package's run, session and errors.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from difftest import errors
+from difftest.run import Result, Skip
+from difftest.session import Outcome
+
+
+@dataclass(slots=True)
+class Total:
+    """One output's counts over many cases."""
+
+    elements: int = 0
+    mismatches: int = 0
+    max_ulp: int = 0
+    histogram: Counter[int] = field(default_factory=Counter)
+    classes: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Group:
+    """All results of one operator, dtype and reference."""
+
+    op: str
+    dtype: str
+    against: str
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def differing(self) -> list[Result]:
+        """The results that differ."""
+        return [r for r in self.results if r.differs]
+
+    @property
+    def verdict(self) -> str:
+        """ "differs", "conforms", or "no evidence" when no case could have told a trivial mutant from the operator."""
+        if self.differing:
+            return "differs"
+        return "conforms" if any(r.evidence for r in self.results) else "no evidence"
+
+    def totals(self) -> dict[str, Total]:
+        """Output name -> its counts."""
+        return totals(self.results)
+
+
+def totals(results: Iterable[Result]) -> dict[str, Total]:
+    """Output name -> its counts over all the results."""
+    found: dict[str, Total] = {}
+    for result in results:
+        for name, comparison in result.outputs.items():
+            total = found.setdefault(name, Total())
+            total.elements += comparison.elements
+            total.mismatches += comparison.mismatches
+            total.max_ulp = max(total.max_ulp, comparison.max_ulp)
+            total.histogram.update({int(key): count for key, count in comparison.histogram.items()})
+            total.classes.update(comparison.classes)
+    return found
+
+
+def groups(results: Iterable[Result]) -> list[Group]:
+    """The results by operator, dtype and reference, in the order in which each first appears."""
+    found: dict[tuple[str, str, str], Group] = {}
+    for result in results:
+        key = (result.case.op, result.case.dtype, result.against)
+        found.setdefault(key, Group(*key)).results.append(result)
+    return list(found.values())
+
+
+def verdict(outcome: Outcome) -> str:
+    """ "differs" when any case does; "conforms" when every group has evidence; else "no evidence"."""
+    verdicts = {group.verdict for group in groups(outcome.results)}
+    if "differs" in verdicts:
+        return "differs"
+    return "conforms" if verdicts == {"conforms"} else "no evidence"
+
+
+def exit_status(outcome: Outcome) -> int:
+    """1 for a difference, 130 when interrupted without one, 0 when all conforms.
+
+    Without evidence: 3 when everything was skipped (something that was asked for is missing), else 2 (the cases asked
+    for could not tell right from wrong).
+    """
+    found = verdict(outcome)
+    if found == "differs":
+        return errors.DIFFERS
+    if outcome.interrupted:
+        return errors.INTERRUPTED
+    if found == "conforms":
+        return errors.CONFORMS
+    return errors.LACKING if outcome.skips and not outcome.results else errors.BAD_USAGE
+
+
+def severity(result: Result) -> tuple[bool, bool, int, int, int]:
+    """An order on results, the worst largest: differing first, then no output at all, class mismatches, ULP, counts."""
+    outputs = result.outputs.values()
+    return (
+        result.differs,
+        not outputs,
+        sum(sum(c.classes.values()) for c in outputs),
+        max((c.max_ulp for c in outputs), default=sys.maxsize),
+        sum(c.mismatches for c in outputs),
+    )
+
+
+def worst(results: Iterable[Result]) -> Result | None:
+    """The worst result, or None when there is no mismatch anywhere."""
+    found = max(results, key=severity, default=None)
+    if found is None or not (found.differs or any(c.mismatches for c in found.outputs.values())):
+        return None
+    return found
+
+
+def skips_by_reason(skips: Iterable[Skip]) -> list[dict[str, object]]:
+    """Skips that share operator, dtype, reference and reason, with their count and their widths."""
+    found: dict[tuple[str, str, str, str], list[Skip]] = {}
+    for skip in skips:
+        found.setdefault((skip.case.op, skip.case.dtype, skip.against, skip.reason), []).append(skip)
+    return [
+        {
+            "op": op,
+            "dtype": dtype,
+            "against": against,
+            "reason": reason,
+            "cases": len(members),
+            "widths": sorted({skip.case.width for skip in members}),
+        }
+        for (op, dtype, against, reason), members in found.items()
+    ]
