@@ -27,7 +27,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 from numba.np.numpy_support import as_dtype
 
-from . import machine
+from . import machine, shadow
 from .errors import UnsupportedKernel
 from .locations import Location, number_of
 from .machine import Env
@@ -363,7 +363,10 @@ class Rewriter:
 
     def do_Assign(self, node: ast.Assign) -> None:
         value = self.expression(node.value)
-        if len(node.targets) > 1 or any(self.has_collective(t) for t in node.targets):
+        stores = any(isinstance(n, ast.Subscript) for t in node.targets for n in ast.walk(t))
+        # A temporary, so that the value's reads come before the check of the store, or before a collective in the target.
+        early = (self.program.full and stores) or any(self.has_collective(t) for t in node.targets)
+        if len(node.targets) > 1 or (early and not isinstance(value, ast.Name | ast.Constant)):
             name = self.temporary()
             self.assign(name, value)
             value = _load(name)
@@ -811,7 +814,7 @@ class Rewriter:
 
 
 def _works_on_cpu(target: Any) -> bool:
-    return isinstance(target, numba_types.Type) or isinstance(target, type)
+    return isinstance(target, numba_types.Type | type)
 
 
 def rewrite(function: Any, *, full: bool = False) -> Program:
@@ -826,7 +829,8 @@ def rewrite(function: Any, *, full: bool = False) -> Program:
     program = Program(plain.__name__, code.co_filename, code.co_firstlineno, full)
     program.namespace.update(
         __peek=machine.peek, __poke=machine.poke, __as_int32=machine.as_int32, __to_bits=machine.to_bits,
-        __from_bits=machine.from_bits, __array_at=machine.array_at, __int64=numba.int64, __name__=__name__,
+        __from_bits=machine.from_bits, __array_at=machine.array_at, __int64=numba.int64, __mark=machine.mark,
+        __read=shadow.read, __write=shadow.write, __span=shadow.span, __escape=shadow.escape, __name__=__name__,
     )  # fmt: skip
     scope = Scope(program, plain)
     program.name, program.file = scope.name, scope.file

@@ -105,7 +105,7 @@ def _cells(env, address):
     return int64(0), int64(0), int64(1), int64(0)
 
 
-@njit("void(int64, int64, int64, boolean)")
+@njit
 def check_access(env, address, size, writes):
     """Check an access of ``size`` bytes; raises :class:`Found`."""
     cells, start, grain, shared = _cells(env, address)
@@ -123,7 +123,7 @@ def check_access(env, address, size, writes):
         _touch(env, cell, writes)
 
 
-@njit("void(int64, int64, int64)")
+@njit
 def forget(env, address, size):
     """Shared memory that an intrinsic may have written: nothing is known about it from here on."""
     cells, start, grain, shared = _cells(env, address)
@@ -137,7 +137,7 @@ def forget(env, address, size):
         poke(cell, 1, NOBODY)
 
 
-@njit("int64(int64, int64, int64, int64)")
+@njit
 def _position(env, index, extent, axis):
     """A checked index: negative ones count from the end, as in Numba's own indexing."""
     wrapped = index + extent if index < 0 else index
