@@ -340,7 +340,7 @@ class Rewriter:
         self.emit(ast.Assert(self.expression(node.test), node.msg))
 
     def do_Raise(self, node: ast.Raise) -> None:
-        self.emit(copy.deepcopy(node))
+        self.emit(ast.Raise(None if node.exc is None else self.expression(node.exc), None))
 
     def do_Return(self, node: ast.Return) -> None:
         if (
@@ -518,6 +518,9 @@ class Rewriter:
         if getattr(value, "__module__", "").startswith("numba.cuda.stubs"):
             raise self.error(f"{ast.unparse(node)} is not supported by the replay", node)
         return self.captured(value, node.attr, node)
+
+    def value_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        return ast.UnaryOp(node.op, self.expression(node.operand))
 
     def value_BinOp(self, node: ast.BinOp) -> ast.expr:
         left, right = self.sequence([node.left, node.right])
