@@ -60,13 +60,9 @@ def check_same(array: Array, like: Array) -> None:
 
 def check_weight(weight: Array, like: Array) -> None:
     if weight.format not in (like.format, "fp32"):
-        raise TypeError(
-            f"weight: {weight.format} beside {like.name} in {like.format}; {like.format} or fp32 are supported"
-        )
+        raise TypeError(f"weight: {weight.format} beside {like.name} in {like.format}; {like.format} or fp32 are supported")
     if weight.shape != (like.width,):
-        raise ValueError(
-            f"weight: shape {weight.shape}; ({like.width},) is needed, as {like.name} has rows of {like.width}"
-        )
+        raise ValueError(f"weight: shape {weight.shape}; ({like.width},) is needed, as {like.name} has rows of {like.width}")
     if like.width > 1 and weight.strides != (1,):
         raise ValueError(f"weight: stride {weight.strides[0]}; a contiguous vector (stride 1) is needed")
 

@@ -113,9 +113,7 @@ def _write(path: Path, code: Machine) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
-            part.write(
-                hashlib.sha256(code.cubin).hexdigest().encode() + b"\n" + code.entry.encode() + b"\n" + code.cubin
-            )
+            part.write(hashlib.sha256(code.cubin).hexdigest().encode() + b"\n" + code.entry.encode() + b"\n" + code.cubin)
         os.replace(part.name, path)
     except OSError:
         pass

@@ -348,9 +348,7 @@ def _map(emit: Callable[..., Any]) -> Callable[..., Any]:
             left = _elements(builder, args[0], count)
             is_vector = isinstance(sig.args[1], types.UniTuple)
             right = _elements(builder, args[1], count) if is_vector else [args[1]] * count
-            return _tuple(
-                context, builder, sig.return_type, [emit(builder, x, y) for x, y in zip(left, right, strict=True)]
-            )
+            return _tuple(context, builder, sig.return_type, [emit(builder, x, y) for x, y in zip(left, right, strict=True)])
 
         return a(a, b if isinstance(b, types.UniTuple) else types.float32), codegen
 
@@ -397,9 +395,7 @@ def make_get(count: int) -> Callable[..., Any]:
         def codegen(context, builder, sig, args):
             data = context.make_array(sig.args[0])(context, builder, args[0]).data
             start = builder.mul(args[1], I64(count))
-            values = [
-                builder.load(builder.gep(data, [builder.add(start, I64(k))], inbounds=True)) for k in range(count)
-            ]
+            values = [builder.load(builder.gep(data, [builder.add(start, I64(k))], inbounds=True)) for k in range(count)]
             return _tuple(context, builder, sig.return_type, values)
 
         return types.UniTuple(array.dtype, count)(array, types.int64), codegen

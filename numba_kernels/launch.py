@@ -8,8 +8,11 @@ from typing import Any
 
 from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core._utils.cuda_utils import CUDAError
 
 from .compile import Spec, machine_code
+from .plans import Plan
+from .rmsnorm import NormSpec
 from .tuning import Target
 
 _LOADED: dict[tuple[int, Spec], tuple[ObjectCode, Kernel]] = {}
@@ -56,9 +59,7 @@ def load(device: int, spec: Spec, shared_bytes: int) -> Kernel:
     if shared_bytes > 48 * 1024 - 1024:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _check(
-            driver.cuKernelSetAttribute(
-                attribute, shared_bytes, driver.CUkernel(int(kernel.handle)), driver.CUdevice(device)
-            )
+            driver.cuKernelSetAttribute(attribute, shared_bytes, driver.CUkernel(int(kernel.handle)), driver.CUdevice(device))
         )
     return kernel
 
@@ -76,16 +77,12 @@ def stream_of(handle: int) -> Stream:
     return stream
 
 
-def config(grid: tuple[int, int, int], threads: int, shared_bytes: int, *, pdl: bool, cluster: int = 1) -> LaunchConfig:
-    """A launch configuration; build it once and keep it."""
-    options: dict[str, Any] = {}
-    if pdl:
-        options["programmatic_stream_serialization"] = True
-    if cluster > 1:
-        # LaunchConfig counts the grid in clusters.
-        options["cluster"] = (cluster, 1, 1)
-        grid = (grid[0] // cluster, *grid[1:])
-    return LaunchConfig(grid=grid, block=(threads, 1, 1), shmem_size=shared_bytes, **options)
+def _is_current(device: int) -> bool:
+    """Whether ``device`` is the calling thread's current one; with a single device, a thread without a context counts as on it."""
+    if device_count() == 1:
+        return True
+    error, context = driver.cuCtxGetCurrent()
+    return error == driver.CUresult.CUDA_SUCCESS and int(context) == int(_primary_context(device))
 
 
 class current_device:
@@ -109,21 +106,50 @@ def _primary_context(device: int) -> Any:
     return context
 
 
-def run(device: int, stream: int, how: LaunchConfig, kernel: Kernel, args: tuple[int, ...]) -> None:
-    """Launch on ``device`` and ``stream``; the caller's current device stays current."""
-    with current_device(device):
-        launch(stream_of(stream), how, kernel, *args)
+class Prepared:
+    """A plan on one device: the kernels for the alignments met so far, ready to launch.
+
+    ``constants`` are a launch's arguments after the addresses. Two threads that meet a new alignment together build it twice
+    and keep one: the same code.
+    """
+
+    __slots__ = ("_constants", "_device", "_pdl", "_plan", "_variants")
+
+    def __init__(self, plan: Plan, device: int, enable_pdl: bool | None) -> None:
+        self._plan, self._device = plan, device
+        self._pdl = enable_pdl is not False and target(device).pdl
+        self._constants = plan.arguments(())
+        self._variants: dict[int, tuple[LaunchConfig, Kernel]] = {}
+
+    def launch(self, addresses: tuple[int, ...], alignment: int, stream: int) -> None:
+        """Launch on the stream with handle ``stream``; ``alignment`` is a key that tells the addresses' alignments apart."""
+        variant = self._variants.get(alignment)
+        if variant is None:
+            variant = self._variants[alignment] = self._build(addresses)
+        if _is_current(self._device):
+            try:
+                launch(stream_of(stream), *variant, *addresses, *self._constants)
+                return
+            except CUDAError as error:
+                if "INVALID_CONTEXT" not in str(error):  # a thread that has not used CUDA yet has no context
+                    raise
+        with current_device(self._device):
+            launch(stream_of(stream), *variant, *addresses, *self._constants)
+
+    def _build(self, addresses: tuple[int, ...]) -> tuple[LaunchConfig, Kernel]:
+        spec = self._plan.spec(target(self._device), addresses, self._pdl)
+        grid, shared = self._plan.shape(spec)
+        options: dict[str, Any] = {"programmatic_stream_serialization": True} if spec.pdl else {}
+        if isinstance(spec, NormSpec) and spec.cluster > 1:
+            options["cluster"] = (spec.cluster, 1, 1)
+            grid = (grid[0] // spec.cluster, *grid[1:])  # LaunchConfig counts the grid in clusters
+        how = LaunchConfig(grid=grid, block=(spec.threads, 1, 1), shmem_size=shared, **options)
+        return how, load(self._device, spec, shared)
 
 
-__all__ = [
-    "LaunchConfig",
-    "Stream",
-    "config",
-    "current_device",
-    "device_count",
-    "launch",
-    "load",
-    "run",
-    "stream_of",
-    "target",
-]
+def alignment_of(addresses: tuple[int, ...]) -> int:
+    """Four bits for each address: its place within 16 bytes."""
+    low = 0
+    for address in addresses:
+        low = low << 4 | address & 15
+    return low

@@ -40,6 +40,8 @@ class NormSpec:
     early_weight: bool = True  # load the weight before the sum is known
     pdl: bool = False
     cluster: int = 1  # blocks that share a row
+    load_hint: str = ""  # PTX cache hints
+    store_hint: str = ""
 
     @property
     def threads(self) -> int:
@@ -59,9 +61,9 @@ def _memory(spec: NormSpec):
     """The spec's loads, stores and conversions: (load, load_weight, store, widen, narrow)."""
     storage, weight = nv.FORMATS[spec.storage], nv.FORMATS[spec.weight]
     return (
-        nv.make_load(storage, spec.leaf, spec.access),
+        nv.make_load(storage, spec.leaf, spec.access, spec.load_hint),
         nv.make_load(weight, spec.leaf, spec.weight_access),
-        nv.make_store(storage, spec.leaf, spec.access),
+        nv.make_store(storage, spec.leaf, spec.access, spec.store_hint),
         nv.make_widen(storage, spec.leaf),
         nv.make_narrow(storage, spec.leaf),
     )

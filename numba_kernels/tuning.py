@@ -10,9 +10,7 @@ from .reduction import MAX_SEGMENTS, row_tree
 from .rmsnorm import NormSpec
 
 SHARED_STATIC = 4 * MAX_SEGMENTS  # bytes a norm kernel always uses
-SHARED_PER_BLOCK = (
-    227 * 1024
-)  # what a block of sm_80's successors may opt in to; sm_90 and sm_100 have it, sm_80 has 163 KB
+SHARED_PER_BLOCK = 227 * 1024  # what a block of sm_80's successors may opt in to; sm_90 and sm_100 have it, sm_80 has 163 KB
 
 
 @dataclass(frozen=True, slots=True)
