@@ -234,9 +234,7 @@ class _Launch:
                 image = self.room(IMAGE_BYTES)
                 size, first, resume = self.made.entry(image, 0, env, *args)
                 if size > IMAGE_BYTES:
-                    raise CompileError(
-                        f"a thread needs {size} bytes", kernel=self.program.name, file=self.program.file, line=0
-                    )
+                    raise CompileError(f"a thread needs {size} bytes", kernel=self.program.name, file=self.program.file, line=0)
                 size = -(-size // 16) * 16
                 states = self.room(size * self.threads)
                 waits = self.room(16 * self.threads)
@@ -260,9 +258,7 @@ class _Launch:
         except IndexError as error:
             raise self.error(OutOfBounds, str(error) or "index is out of bounds") from error
         except Exception as error:
-            if (
-                self.env[Env.LOCATION] == 0
-            ):  # nothing ran: an argument that Numba can't type, an interrupt, a defect here
+            if self.env[Env.LOCATION] == 0:  # nothing ran: an argument that Numba can't type, an interrupt, a defect here
                 raise
             raise self.error(KernelException, f"{type(error).__name__}: {error}") from error
 
@@ -311,9 +307,7 @@ class _Launch:
         site = self.program.sites[b - 1]
         here = site.location
         if fault == Fault.BARRIER:
-            return self.error(
-                DivergentBarrier, f"waits at {site.call}, but {self._whereabouts(c, d)}", thread=a, location=here
-            )
+            return self.error(DivergentBarrier, f"waits at {site.call}, but {self._whereabouts(c, d)}", thread=a, location=here)
         if fault == Fault.COLLECTIVE:
             reason = f"the mask of {site.call} names lane {c % 32}, but {self._whereabouts(c, d)}"
             return self.error(DivergentCollective, reason, thread=a, location=here)

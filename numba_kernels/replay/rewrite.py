@@ -24,6 +24,7 @@ import numpy as np
 from numba import cuda, njit
 from numba import types as numba_types
 from numba.core.dispatcher import Dispatcher
+from numba.cuda.stubs import Stub
 from numba.core.extending import _Intrinsic
 from numba.np.numpy_support import as_dtype
 
@@ -151,9 +152,7 @@ class Scope:
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
             raise program.error(f"{self.name} takes *args, **kwargs or keyword-only parameters", self.file, first)
         self.parameters = [a.arg for a in arguments.posonlyargs + arguments.args]
-        self.stored = {
-            n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-        }
+        self.stored = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
         self.locals = self.stored | set(self.parameters)
         self.statics: dict[str, Any] = {}  # parameters bound to a constant where the function was inlined
         closure = self.function.__closure__ or ()
@@ -180,29 +179,52 @@ class Scope:
             base = self.value(node.value)
             if base is UNKNOWN or not isinstance(base, python_types.ModuleType | type):
                 return UNKNOWN
-            return getattr(base, node.attr, UNKNOWN)
+            value = getattr(base, node.attr, UNKNOWN)
+            return UNKNOWN if isinstance(value, property) else value
         return UNKNOWN
 
     def constant(self, node: ast.AST) -> Any:
         """The value of an expression of constants, or UNKNOWN."""
-        allowed = (
-            ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Tuple, ast.Call,
-            ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, ast.IfExp, ast.Subscript,
-        )  # fmt: skip
-        values: dict[str, Any] = {}
-        for part in ast.walk(node):
-            if not isinstance(part, allowed):
-                return UNKNOWN
-            if isinstance(part, ast.Call) and self.value(part.func) not in (int, max, min, abs, len, bool):
-                return UNKNOWN
-            if isinstance(part, ast.Name):
-                values[part.id] = self.value(part)
-                if values[part.id] is UNKNOWN:
-                    return UNKNOWN
+        folder = _Fold(self)
         try:
-            return eval(compile(ast.Expression(copy.deepcopy(node)), self.file, "eval"), {"__builtins__": {}}, values)  # type: ignore[arg-type]
+            made = ast.Expression(folder.visit(copy.deepcopy(node)))
+            return eval(compile(ast.fix_missing_locations(made), self.file, "eval"), {"__builtins__": {}}, folder.values)
         except Exception:
             return UNKNOWN
+
+
+class _Fold(ast.NodeTransformer):
+    """Replaces each name of an expression by a variable that holds its constant; any other thing is an error."""
+
+    ALLOWED = (
+        ast.Constant, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Tuple, ast.IfExp, ast.Subscript,
+        ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
+    )  # fmt: skip
+    CONSTANTS = (int, float, complex, str, bytes, type(None), tuple, np.generic, np.dtype, numba_types.Type, type)
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.values: dict[str, Any] = {}
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.Name | ast.Attribute):
+            value = self.scope.value(node)
+            if value is UNKNOWN or not isinstance(value, self.CONSTANTS) or _is_stub(value):
+                raise ValueError
+        elif isinstance(node, ast.Call) and self.scope.value(node.func) in (int, max, min, abs, len, bool):
+            value = self.scope.value(node.func)(*(self.scope.constant(a) for a in node.args))
+        elif isinstance(node, self.ALLOWED):
+            return self.generic_visit(node)
+        else:
+            raise ValueError
+        name = f"v{len(self.values)}"
+        self.values[name] = value
+        return ast.Name(name, ast.Load())
+
+
+def _is_stub(value: Any) -> bool:
+    """``cuda.threadIdx`` and the like: classes that stand for what the compiler puts in their place."""
+    return isinstance(value, type) and issubclass(value, Stub)
 
 
 def contains_collective(program: Program, scope: Scope, tree: ast.AST, stack: tuple[Any, ...] = ()) -> bool:
@@ -343,11 +365,7 @@ class Rewriter:
         self.emit(ast.Raise(None if node.exc is None else self.expression(node.exc), None))
 
     def do_Return(self, node: ast.Return) -> None:
-        if (
-            self.kernel
-            and node.value is not None
-            and not (isinstance(node.value, ast.Constant) and node.value.value is None)
-        ):
+        if self.kernel and node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
             raise self.error("a kernel returns a value", node)
         value = None if node.value is None or self.kernel else self.expression(node.value)
         if self.restores:
@@ -425,9 +443,7 @@ class Rewriter:
 
     def do_While(self, node: ast.While) -> None:
         if self.has_collective(node.test):
-            raise self.error(
-                "a collective in a while condition: compute it before the loop and again in its body", node
-            )
+            raise self.error("a collective in a while condition: compute it before the loop and again in its body", node)
         test = self.expression(node.test)
         if any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(test)):  # the body leaves another line behind
             number = number_of(Location(self.scope.name, self.scope.file, node.lineno))
@@ -515,7 +531,7 @@ class Rewriter:
             return ast.Constant(32)
         if value is UNKNOWN:
             return ast.Attribute(self.expression(node.value), node.attr, ast.Load())
-        if getattr(value, "__module__", "").startswith("numba.cuda.stubs"):
+        if _is_stub(value):
             raise self.error(f"{ast.unparse(node)} is not supported by the replay", node)
         return self.captured(value, node.attr, node)
 
