@@ -9,9 +9,7 @@ from typing import Any
 
 import click
 
-EXIT_STATUS = (
-    """Exit status: 0 conforms, 1 a difference was found, 2 bad usage, 3 the environment lacks what was asked for."""
-)
+EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage, 3 the environment lacks what was asked for."""
 
 
 class OneLineErrors(click.Group):
@@ -21,6 +19,9 @@ class OneLineErrors(click.Group):
         """Runs the command and exits with its status."""
         try:
             status = super().main(*args, **{**extra, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message())
+            sys.exit(2)
         except click.ClickException as error:
             self._fail(" ".join(error.format_message().split()), error.exit_code)
         except click.Abort:
@@ -73,15 +74,9 @@ def main() -> None:
 )
 @click.option("--dtypes", default="fp16,bf16,fp32", metavar="NAMES", show_default=True, help="Storage dtypes.")
 @click.option("--widths", default="1,3,111,4096", metavar="NUMBERS", show_default=True, help="Widths of an output row.")
-@click.option(
-    "--rows", default="", metavar="NUMBERS", help="Numbers of rows.  [default: by width, and odd layouts beside]"
-)
-@click.option(
-    "--regimes", "regime_names", default="", metavar="NAMES", help="Families of input values.  [default: all]"
-)
-@click.option(
-    "--candidate", default="numba", metavar="NAME|FILE.py:FUNCTION", show_default=True, help="What is under test."
-)
+@click.option("--rows", default="", metavar="NUMBERS", help="Numbers of rows.  [default: by width, and odd layouts beside]")
+@click.option("--regimes", "regime_names", default="", metavar="NAMES", help="Families of input values.  [default: all]")
+@click.option("--candidate", default="numba", metavar="NAME|FILE.py:FUNCTION", show_default=True, help="What is under test.")
 @click.option("--against", default="torch", metavar="NAMES", show_default=True, help="References, comma-separated.")
 @click.option(
     "--contract",
@@ -90,13 +85,9 @@ def main() -> None:
     help="Where to round, one code an operator family.  [default: R0W0,W0,S0]",
 )
 @click.option("--eps", default=1e-6, show_default=True, help="Inside the root.")
-@click.option(
-    "--device", default="auto", metavar="auto|cpu|cuda[:N]", show_default=True, help="Where the candidate runs."
-)
+@click.option("--device", default="auto", metavar="auto|cpu|cuda[:N]", show_default=True, help="Where the candidate runs.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same cases.")
-@click.option(
-    "--cases", default=42, metavar="N", show_default=True, help="Random cases beside the grid of widths and regimes."
-)
+@click.option("--cases", default=42, metavar="N", show_default=True, help="Random cases beside the grid of widths and regimes.")
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new case after this time.")
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
 @file_options

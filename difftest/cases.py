@@ -73,9 +73,7 @@ class Case:
         """The case in a record; keys that are not a case's are ignored. ValueError says what is wrong with it."""
         known = {field.name for field in dataclasses.fields(cls)}
         try:
-            values: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in known
-            }
+            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in known}
             case = cls(**values)
         except TypeError as error:
             raise ValueError(f"not a case record: {str(error).partition(') ')[2] or error}") from None
@@ -117,9 +115,7 @@ class Request:
     def template(self, op: str, dtype: str, width: int, regime: str, lead: tuple[int, ...], **layout: Any) -> Case:
         """A case of this request. Its seed is a function of the base seed and of what the case is, not of its index."""
         key = f"{self.seed}/{op}/{dtype}/{width}/{regime}/{lead}/{sorted(layout.items())}"
-        case = Case(
-            op, dtype, lead, width, regime, zlib.crc32(key.encode()), self.contracts[op], self.eps, device=self.device
-        )
+        case = Case(op, dtype, lead, width, regime, zlib.crc32(key.encode()), self.contracts[op], self.eps, device=self.device)
         return dataclasses.replace(case, **layout)
 
     def regimes_of(self, op: str) -> list[str]:
@@ -194,6 +190,8 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
     width = draw.choice((draw.randint(1, 300), round(2 ** draw.uniform(0, 13)), 8 * draw.randint(1, 512)))
     most = max(1, min(16, 32768 // width))
     lead = draw.choice(((), (draw.randint(1, most),), (draw.randint(1, 4), draw.randint(1, max(1, most // 4)))))
+    if request.rows is not None:
+        lead = (draw.choice(list(request.rows)),)
     buffers = (*operation.inputs, *(() if operation.family == "add_norm" else ("output",)))
     norm = operation.family != "gated"
     return request.template(

@@ -74,6 +74,7 @@ def difftest(
     files: Files,
 ) -> int:
     """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status."""
+    resolve(candidate)
     op_names = options.names("--ops", ops, OPERATORS) if ops else operators_of(candidate)
     options.at_least("--seed", seed, 0)
     options.at_least("--cases", cases, 0)
@@ -178,8 +179,12 @@ def _narrowed(found: Result, plan: session.Plan, request: Request) -> list[objec
         words += ["--widths", case.width, "--cases", 0]
     if part == "grid":
         words += ["--rows", case.rows]
-    if part != "random" or request.regimes is not None:
-        words += ["--regimes", ",".join(request.regimes or [case.regime]) if part == "random" else case.regime]
+    elif part == "random" and request.rows is not None:
+        words += ["--rows", ",".join(map(str, request.rows))]
+    if part != "random":
+        words += ["--regimes", case.regime]
+    elif request.regimes is not None:
+        words += ["--regimes", ",".join(request.regimes)]
     defaults = {
         "--candidate": (plan.candidate, "numba"),
         "--against": (found.against, "torch"),

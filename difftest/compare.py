@@ -6,7 +6,7 @@ Imports torch, `difftest.ulp` and `difftest.dtypes`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -36,10 +36,9 @@ class Comparison:
 
     elements: int
     mismatches: int
-    off_by_one: int
     max_ulp: int
-    classes: dict[str, int] = field(default_factory=dict)
     histogram: dict[str, int] = field(default_factory=dict)
+    classes: dict[str, int] = field(default_factory=dict)
     worst: Element | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -50,23 +49,15 @@ class Comparison:
 def compare(actual: torch.Tensor, expected: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> Comparison:
     """Compares two tensors of one shape and dtype; `inputs` are the call's inputs, shown at the worst element."""
     found = ulp.distance(actual, expected)
-    return replace(_tally(found), histogram=ulp.histogram(found), worst=_worst(found, actual, expected, inputs))
-
-
-def tally(actual: torch.Tensor, expected: torch.Tensor) -> Comparison:
-    """`compare` without the histogram and the worst element: the counts alone."""
-    return _tally(ulp.distance(actual, expected))
-
-
-def _tally(found: ulp.Distance) -> Comparison:
     size = found.ulp.abs()
     classes = ulp.class_counts(found)
     return Comparison(
         elements=size.numel(),
         mismatches=int(size.count_nonzero()) + sum(classes.values()),
-        off_by_one=int((size == 1).sum()),
         max_ulp=int(size.max()) if size.numel() else 0,
+        histogram=ulp.histogram(found),
         classes=classes,
+        worst=_worst(found, actual, expected, inputs),
     )
 
 

@@ -34,6 +34,4 @@ def one_of(option: str, value: object, allowed: Iterable[str], what: str = "") -
     near = difflib.get_close_matches(str(value), names, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     kind = f" {what}" if what else ""
-    return UsageError(
-        f"{option}: {str(value)!r} is not a{kind or ' choice'}{hint}; allowed: {', '.join(names) or 'none'}"
-    )
+    return UsageError(f"{option}: {str(value)!r} is not a{kind or ' choice'}{hint}; allowed: {', '.join(names) or 'none'}")

@@ -39,13 +39,9 @@ def _suite(parent: ElementTree.Element, key: tuple[str, str, str], results: list
     for result in results:
         test = ElementTree.SubElement(suite, "testcase", classname=name, name=describe(result.case))
         if result.differs:
-            ElementTree.SubElement(test, "failure", message=_clean(result.reasons[0])).text = _clean(
-                "\n".join(result.reasons)
-            )
+            ElementTree.SubElement(test, "failure", message=_clean(result.reasons[0])).text = _clean("\n".join(result.reasons))
         elif not result.evidence:
-            ElementTree.SubElement(
-                test, "skipped", message=f"no evidence: {', '.join(result.vacuous) or 'no elements'}"
-            )
+            ElementTree.SubElement(test, "skipped", message=f"no evidence: {', '.join(result.vacuous) or 'no elements'}")
     for skip in skips:
         test = ElementTree.SubElement(suite, "testcase", classname=name, name=describe(skip.case))
         ElementTree.SubElement(test, "skipped", message=_clean(skip.reason))

@@ -36,9 +36,7 @@ def whole_numbers(option: str, text: str, least: int) -> list[int]:
     found = []
     for word in words(option, text):
         if not word.isdecimal() or int(word) < least:
-            raise UsageError(
-                f"{option}: {word!r} is not allowed; allowed: whole numbers from {least} up, comma-separated"
-            )
+            raise UsageError(f"{option}: {word!r} is not allowed; allowed: whole numbers from {least} up, comma-separated")
         found.append(int(word))
     return list(dict.fromkeys(found))
 
@@ -52,11 +50,7 @@ def at_least(option: str, value: float, least: float) -> None:
 def device(text: str) -> str:
     """`cpu` or `cuda:N` for auto, cpu, cuda or cuda:N. LackingError where the GPU asked for is not there."""
     kind, _, index = text.partition(":")
-    if (
-        kind not in ("auto", "cpu", "cuda")
-        or (index and (kind != "cuda" or not index.isdecimal()))
-        or text.endswith(":")
-    ):
+    if kind not in ("auto", "cpu", "cuda") or (index and (kind != "cuda" or not index.isdecimal())) or text.endswith(":"):
         raise one_of("--device", text, ("auto", "cpu", "cuda", "cuda:N"))
     available = torch.cuda.is_available()
     if kind == "cpu" or (kind == "auto" and not available):
@@ -92,5 +86,5 @@ def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, str]
             takers.append(op)
             chosen.setdefault(op, spelling.lower() if not found.bias_in_fp32 else found.code)
         if not takers:
-            raise one_of("--contract", spelling, allowed, what=f"contract of {', '.join(ops)}")
+            raise one_of("--contract", spelling, allowed, what="contract of the operators asked for")
     return {op: chosen[op] for op in ops if op in chosen}, [op for op in ops if op not in chosen]

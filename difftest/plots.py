@@ -24,9 +24,7 @@ def write(folder: Path, outcome: Outcome) -> None:
         for axes, (name, total) in zip(figure.subplots(1, len(totals), squeeze=False)[0], totals.items(), strict=True):
             found = bins(total.histogram)
             labels = [f"-{b.label[1:]}" for b in reversed(found[1:])] + ["0"] + [f"+{b.label[1:]}" for b in found[1:]]
-            counts = (
-                [b.below for b in reversed(found[1:])] + [found[0].count if found else 0] + [b.above for b in found[1:]]
-            )
+            counts = [b.below for b in reversed(found[1:])] + [found[0].count if found else 0] + [b.above for b in found[1:]]
             axes.bar(range(len(labels)), counts, color="#4477aa")
             if total.classes:
                 places = range(len(labels), len(labels) + len(total.classes))

@@ -50,9 +50,7 @@ def check_writable(option: str, path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes the file in one step: a reader sees the old content or all of the new."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-    ) as file:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:
         temporary = Path(file.name)
         file.write(text)
     try:

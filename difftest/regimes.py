@@ -73,7 +73,10 @@ def _zeros(d: Draw) -> Values:
 
 
 def _subnormal(d: Draw) -> Values:
-    """Small multiples of the smallest subnormal, every third element a few times the smallest normal instead."""
+    """Small multiples of the smallest subnormal, every third element a few times the smallest normal instead.
+
+    `up` is unit normal: a product of two such values would be zero whatever the activation.
+    """
     info = torch.finfo(d.dtype.storage)
     step = info.smallest_normal * info.eps  # the smallest subnormal: 2^-24 in fp16, 2^-133 in bf16, 2^-149 in fp32
     normal = torch.arange(d.width) % 3 == 0
@@ -81,7 +84,7 @@ def _subnormal(d: Draw) -> Values:
     for role in d.roles:
         tiny = torch.randint(-40, 41, (d.rows, d.width), generator=d.generator).double() * step
         near = (d.sign() * d.uniform(1.0, 4.0)).double() * info.smallest_normal
-        values[role] = torch.where(normal, near, tiny).float()
+        values[role] = d.normal() if role == "up" else torch.where(normal, near, tiny).float()
     return values
 
 
@@ -173,9 +176,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             Regime("magnitudes", "both signs, 1e-4 to 1e4: one element may decide the row", _magnitudes),
             Regime("small_mean_square", "mean square 2e-4 to 4e-4: a wrong eps shows", _small_mean_square, NORMS),
             Regime("outliers", "outlier channels, as in real activations", _outliers),
-            Regime(
-                "cancellation", "a sum that keeps few bits: which sum is normalised shows", _cancellation, ("add_norm",)
-            ),
+            Regime("cancellation", "a sum that keeps few bits: which sum is normalised shows", _cancellation, ("add_norm",)),
             Regime("rounding_row", "the row that tells the rounding contracts apart", _rounding_row, NORMS),
             Regime("square_overflow", "squares beyond fp16's range: sums must be fp32", _square_overflow),
             Regime("inf_nan", "Inf and NaN must come through, and stay in their row", _inf_nan),

@@ -51,9 +51,7 @@ def progress(total: int) -> Iterator[Callable[[Case], None]]:
         yield step
 
 
-def heading(
-    screen: Console, environment: Mapping[str, str], candidate: str, against: Sequence[str], cases: int
-) -> None:
+def heading(screen: Console, environment: Mapping[str, str], candidate: str, against: Sequence[str], cases: int) -> None:
     """The first lines: what is compared with what, and where."""
     screen.print(f"[bold]{escape(candidate)}[/] against [bold]{escape(', '.join(against))}[/]: {cases} cases")
     screen.print(one_line(dict(environment)), style="dim", soft_wrap=True)
@@ -116,9 +114,7 @@ def _histograms(screen: Console, groups: Sequence[summary.Group]) -> None:
 def _histogram(screen: Console, title: str, total: summary.Total) -> None:
     if not total.elements:
         return
-    table = Table(
-        title=f"{escape(title)}, {total.elements:,} elements", title_justify="left", box=None, title_style="bold"
-    )
+    table = Table(title=f"{escape(title)}, {total.elements:,} elements", title_justify="left", box=None, title_style="bold")
     for name in ("ULP", "below", "above", "share"):
         table.add_column(name, justify="right")
     table.add_column("(log scale)", no_wrap=True)
@@ -149,9 +145,7 @@ def _worst(screen: Console, found: Result, repeat: Mapping[str, str]) -> None:
         worst = comparison.worst
         if worst:
             inputs = ", ".join(f"{key} {value}" for key, value in worst.inputs.items())
-            screen.print(
-                f"  {name}{list(worst.index)}: {worst.actual}, expected {worst.expected}: {worst.apart}", markup=False
-            )
+            screen.print(f"  {name}{list(worst.index)}: {worst.actual}, expected {worst.expected}: {worst.apart}", markup=False)
             screen.print(f"    from {inputs}", markup=False, soft_wrap=True)
     for what, command in repeat.items():
         screen.print(f"  {what}: {command}", markup=False, soft_wrap=True)
@@ -182,15 +176,17 @@ def _left_out(screen: Console, outcome: Outcome) -> None:
         count = sum(int(str(skip["cases"])) for skip in members)
         what = ", ".join(dict.fromkeys(f"{skip['op']} {skip['dtype']}" for skip in members[:4]))
         more = f" and {len(members) - 4} more" if len(members) > 4 else ""
+        screen.print(f"[yellow]skipped[/] {escape(against)}, {count} cases ({what}{more}): {escape(reason)}", soft_wrap=True)
+    for against, followed, contract, count in summary.other_contracts(outcome.results):
         screen.print(
-            f"[yellow]skipped[/] {escape(against)}, {count} cases ({what}{more}): {escape(reason)}", soft_wrap=True
+            f"{escape(against)} follows {followed}, the candidate is held to {contract} ({count} comparisons): "
+            "the two may differ and both be right",
+            style="yellow",
         )
     vacuous = [r for r in outcome.results if r.vacuous and not r.differs]
     if vacuous:
         regimes = ", ".join(dict.fromkeys(r.case.regime for r in vacuous))
-        screen.print(
-            f"{len(vacuous)} comparisons are no evidence: a trivial mutant passes them too ({regimes})", style="dim"
-        )
+        screen.print(f"{len(vacuous)} comparisons are no evidence: a trivial mutant passes them too ({regimes})", style="dim")
     if outcome.not_run:
         why = "interrupted" if outcome.interrupted else "out of time"
         screen.print(f"[yellow]{why}[/]: {outcome.not_run} cases were not run")
@@ -207,12 +203,11 @@ def _verdict(screen: Console, outcome: Outcome) -> None:
         text = "nothing was compared, which is no pass"
     elif verdict == "no evidence":
         named = [f"{g.op} {g.dtype}" for g in summary.groups(outcome.results) if g.verdict == "no evidence"]
-        text = f"no case of {', '.join(named)} can tell a trivial mutant from the operator, which is no pass"
+        what = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+        text = f"no case of {what} can tell a trivial mutant from the operator, which is no pass"
     else:
         text = f"{evidence} comparisons, each of which a trivial mutant fails; {len(outcome.results)} in all"
-    screen.print(
-        f"[{STYLE[verdict]}]{verdict}[/]: {text}; {compared:,} elements in {outcome.seconds:.1f} s", soft_wrap=True
-    )
+    screen.print(f"[{STYLE[verdict]}]{verdict}[/]: {text}; {compared:,} elements in {outcome.seconds:.1f} s", soft_wrap=True)
 
 
 def command_line(*words: object) -> str:

@@ -6,17 +6,19 @@ Imports torch, `reference` and this package's cases, buffers and comparison.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from difftest import bounds, buffers
+from difftest import buffers
 from difftest.cases import Case
 from difftest.compare import Comparison, compare
 from difftest.dtypes import DTYPES, bits
 from difftest.vacuity import survivors
+from difftest.verdict import judge
 from reference.contracts import Contract
 from reference.operators import Operator
 from reference.providers import Provider, Unavailable
@@ -28,8 +30,10 @@ Tensors = Mapping[str, torch.Tensor]
 class Result:
     """One case against one reference.
 
-    `reasons` is empty when the candidate conforms. `outputs` is empty when there was nothing to compare (the candidate
-    raised, or returned something else than its output). `vacuous` names the trivial mutants that would have passed.
+    `reasons` is empty when the candidate conforms to the case's contract and kept to its memory; it says nothing of the
+    reference. `outputs`: how far the candidate is from the reference, empty when there was nothing to compare (the
+    candidate raised, or returned something else than its output). `followed`: the contract that the reference followed,
+    if it can't follow the case's. `vacuous`: the trivial mutants that would have passed. `statistics`: the verdict's.
     """
 
     case: Case
@@ -38,6 +42,8 @@ class Result:
     reasons: tuple[str, ...]
     outputs: dict[str, Comparison] = field(default_factory=dict)
     vacuous: tuple[str, ...] = ()
+    followed: str | None = None
+    statistics: dict[str, Any] = field(default_factory=dict)
 
     @property
     def differs(self) -> bool:
@@ -59,6 +65,8 @@ class Result:
             "reasons": list(self.reasons),
             "evidence": self.evidence,
             "vacuous": list(self.vacuous),
+            "reference_follows": self.followed or self.case.contract,
+            "statistics": {key: _plain(value) for key, value in self.statistics.items()},
             "outputs": {name: comparison.to_json() for name, comparison in self.outputs.items()},
         }
 
@@ -108,7 +116,15 @@ def run_case(case: Case, candidate: Provider, references: Sequence[Provider]) ->
         stray = buffer.stray_writes(writable=buffer is out or buffer.name in op.mutated)
         if stray:
             reasons.append(stray)
-    return [_against(case, candidate, reference, contract, inputs, outputs, reasons) for reference in references]
+    vacuous: list[str] = []
+    statistics: dict[str, Any] = {}
+    if outputs and case.rows:
+        verdict = judge(op, inputs, outputs, contract)
+        reasons += verdict.reasons
+        statistics = verdict.statistics
+        vacuous = survivors(op, inputs, contract)
+    blank = Result(case, candidate.name, "", tuple(reasons), {}, tuple(vacuous), None, statistics)
+    return [_against(blank, reference, inputs, outputs) for reference in references]
 
 
 def takes_out(function: Callable) -> bool:
@@ -166,40 +182,35 @@ def _unusable(provider: Provider, case: Case, device: torch.device) -> str | Non
     )
 
 
-def _against(
-    case: Case,
-    candidate: Provider,
-    reference: Provider,
-    contract: Contract,
-    inputs: Tensors,
-    outputs: Tensors,
-    reasons: Sequence[str],
-) -> Result | Skip:
+def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tensors) -> Result | Skip:
+    """The result with the reference's name and the distances from it."""
+    case = result.case
     reason = _unusable(reference, case, torch.device(case.device))
     if reason is not None:
         return Skip(case, reference.name, reason)
     if not outputs:
-        return Result(case, candidate.name, reference.name, tuple(reasons))
+        return replace(result, against=reference.name)
     try:
-        expected, followed = _expected(case.operator, reference, inputs, contract)
+        expected, followed = _expected(case.operator, reference, inputs, case.resolved_contract())
+        found = {name: compare(outputs[name], expected[name], inputs) for name in case.operator.outputs}
     except Exception as error:  # the reference's failure is not the candidate's
         return Skip(case, reference.name, f"raised {type(error).__name__}: {error}")
-    found = {name: compare(outputs[name], expected[name], inputs) for name in case.operator.outputs}
-    objections = bounds.objections(case.dtype, found)
-    if objections and followed.code != contract.code:
-        objections.append(f"{reference.name} follows {followed}, the candidate is held to {contract}")
-    vacuous = survivors(case.operator, case.dtype, inputs, expected, contract) if case.rows else []
-    return Result(case, candidate.name, reference.name, (*reasons, *objections), found, tuple(vacuous))
+    return replace(result, against=reference.name, outputs=found, followed=followed)
 
 
-def _expected(op: Operator, reference: Provider, inputs: Tensors, contract: Contract) -> tuple[Tensors, Contract]:
-    """The reference's outputs under the contract, or under its own where it can't follow another; and which it was."""
-    followed = contract
+def _plain(value: Any) -> Any:
+    """JSON has no Inf and no NaN: they become text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _expected(op: Operator, reference: Provider, inputs: Tensors, contract: Contract) -> tuple[Tensors, str | None]:
+    """The reference's outputs under the contract, or under its own where it can't follow another; and which that is."""
+    followed = None
     try:
         function = reference.function(op.name, contract)
     except ValueError:
         function = reference.function(op.name)
-        followed = reference.claims(op.name) or contract
+        followed = str(reference.claims(op.name))
     tensors = {name: tensor.clone() for name, tensor in inputs.items()}
     returned = call(op, function, tensors, contract)
     if op.mutated:

@@ -10,6 +10,7 @@ import os
 import queue
 import signal
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -121,6 +122,8 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
                 del busy[number]
             elif what is None:
                 busy[number] = index
+            elif isinstance(what, str):
+                raise RuntimeError(f"the tester failed in {plan.cases[index]}:\n{what}")
             else:
                 keep(index, what)
                 busy[number] = None
@@ -142,7 +145,10 @@ def _work(number: int, candidate_name: str, against: Sequence[str], deadline: fl
             if time.time() >= deadline:
                 break
             results.put((number, index, None))
-            results.put((number, index, run_case(case, candidate, references)))
+            try:
+                results.put((number, index, run_case(case, candidate, references)))
+            except Exception:  # the tester's own fault: the parent must hear of it
+                results.put((number, index, traceback.format_exc()))
     results.put((number, None, None))
     results.close()
     results.join_thread()

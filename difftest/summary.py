@@ -119,6 +119,12 @@ def worst(results: Iterable[Result]) -> Result | None:
     return found
 
 
+def other_contracts(results: Iterable[Result]) -> list[tuple[str, str, str, int]]:
+    """Reference, the contract it follows, the contract asked for where that is another, and the number of results."""
+    found = Counter((r.against, r.followed, r.case.contract) for r in results if r.followed)
+    return [(against, str(followed), contract, count) for (against, followed, contract), count in found.items()]
+
+
 def skips_by_reason(skips: Iterable[Skip]) -> list[dict[str, object]]:
     """Skips that share operator, dtype, reference and reason, with their count and their widths."""
     found: dict[tuple[str, str, str, str], list[Skip]] = {}

@@ -1,6 +1,6 @@
 """Which trivial mutants a case cannot tell from the right answer. A case that lets one pass is no evidence.
 
-Imports torch, `reference`, `difftest.bounds` and `difftest.compare`.
+Imports torch, `reference` and `difftest.verdict`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import torch
 
-from difftest.bounds import objections
-from difftest.compare import tally
+from difftest.verdict import judge
 from reference.arithmetic import biased_weight
 from reference.contracts import Contract
 from reference.operators import Operator
@@ -43,10 +42,7 @@ def trivial_mutants(op: Operator, inputs: Tensors, contract: Contract) -> Mappin
     return mutants
 
 
-def survivors(op: Operator, dtype: str, inputs: Tensors, expected: Tensors, contract: Contract) -> list[str]:
-    """The trivial mutants that the bounds accept in place of `expected`."""
-    return [
-        name
-        for name, outputs in trivial_mutants(op, inputs, contract).items()
-        if not objections(dtype, {key: tally(outputs[key], expected[key]) for key in expected})
-    ]
+def survivors(op: Operator, inputs: Tensors, contract: Contract) -> list[str]:
+    """The trivial mutants whose outputs the verdict takes for the contract's own."""
+    mutants = trivial_mutants(op, inputs, contract)
+    return [name for name, outputs in mutants.items() if judge(op, inputs, outputs, contract).conforms]

@@ -1,0 +1,154 @@
+"""What a norm's output says about the rstd that made it: the relative error of each row's, located between two bounds.
+
+All elements of a row share one rstd, so each output is evidence about it: the value lies in the output's rounding cell,
+hence the rstd in that cell divided by the element's other factors. One element says little (2^-9 in bf16); the cells of
+4096 overlap in about 1e-6. Imports torch and `reference`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from reference.attainable import leaves_fp32, norm_ends, norm_judged, norm_rstd_error, product_roundings
+from reference.bounds import product_error, rstd_drift
+from reference.cells import rounding_cell
+from reference.precise import NormTerms
+
+# Rows on which rounding errors of a sum behave as if random: neither constant (kurtosis 1: the same error again and
+# again) nor ruled by an outlier (small squares vanish in a large sum, always downwards). Uniform rows have 1.8, normal 3.
+GENERIC_WIDTH = 64
+GENERIC_KURTOSIS = (1.5, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RowEvidence:
+    """One output of a norm, seen as measurements of its rows' rstd. Shapes (rows,) or (rows, width).
+
+    `lowest`, `highest`: the interval of relative rstd errors that explains every usable element of the row up to its own
+    product roundings; empty (lowest > highest) when no single rstd does. `bound`: what fp32 explains, infinite for rows
+    that are not judged. `drift`: what fp32 explains on average over rows. `generic`: rows on which that average means
+    something. `judged`: elements with a bound. `unattainable`: judged elements that no rstd within the bound explains,
+    even alone. `differing`: judged elements that are not the correctly rounded value. `marginal`: judged elements that
+    fp32 may make differ, taking the row's rstd off by `drift` (by `bound` on rows that are not generic).
+    """
+
+    lowest: torch.Tensor
+    highest: torch.Tensor
+    bound: torch.Tensor
+    drift: float
+    generic: torch.Tensor
+    judged: torch.Tensor
+    unattainable: torch.Tensor
+    differing: torch.Tensor
+    marginal: torch.Tensor
+
+    @property
+    def nearest(self) -> torch.Tensor:
+        """The rstd error nearest to zero in each row's interval: how far off it must be at least, with its sign."""
+        return torch.clamp(torch.zeros_like(self.lowest), self.lowest, self.highest)
+
+
+def row_evidence(terms: NormTerms, candidate: torch.Tensor) -> RowEvidence:
+    """The evidence in `candidate` (rows, width), the storage dtype, under the contract that made `terms`."""
+    width = terms.hidden.shape[-1]
+    bound = norm_rstd_error(terms)
+    slack = product_error(1 if terms.rounds_norm else 2, terms.biased and not terms.rounds_norm)
+    normalised = terms.hidden * terms.rstd
+    value = normalised if terms.rounds_norm else normalised * terms.weight
+    # Ratios of the rounding cell's ends to the value: 1 lies between them exactly where the output is right.
+    lowest, highest, unreachable = (_inner_ratios if terms.rounds_norm else _ratios)(terms, value, candidate)
+
+    judged = norm_judged(terms)
+    usable = judged & (value != 0)
+    differing, unattainable = torch.zeros_like(usable), torch.zeros_like(usable)
+    special = ~usable | torch.isnan(candidate)
+    if _may_leave_fp32(terms):
+        special = special | leaves_fp32(terms)
+    if bool(special.any()):
+        usable = usable & ~special
+        low_end, high_end = norm_ends(terms)
+        outside = ~((candidate >= low_end) & (candidate <= high_end))
+        unattainable = judged & special & outside
+        differing = unattainable.clone()
+        lowest = torch.where(usable, lowest, -torch.inf)
+        highest = torch.where(usable, highest, torch.inf)
+        unreachable = unreachable & usable
+
+    unattainable |= unreachable | (lowest > (1 + bound) * (1 + slack)) | (highest < (1 - bound) * (1 - slack))
+    differing |= unreachable | (lowest > 1) | (highest < 1)
+    generic = _generic(terms)
+    reach = torch.where(generic, rstd_drift(width), bound) + slack
+    marginal = (lowest > 1 - reach) | (highest < 1 + reach)
+    return RowEvidence(
+        lowest=(lowest.amax(dim=-1) / (1 + slack) - 1),
+        highest=(highest.amin(dim=-1) / (1 - slack) - 1),
+        bound=bound.squeeze(-1),
+        drift=rstd_drift(width),
+        generic=generic.squeeze(-1),
+        judged=judged,
+        unattainable=unattainable & judged,
+        differing=differing & judged,
+        marginal=marginal & judged,
+    )
+
+
+def _ratios(terms: NormTerms, value: torch.Tensor, candidate: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """W0: the cell of the output over the value."""
+    cell_lowest, cell_highest = rounding_cell(candidate)
+    inverse = 1.0 / value
+    ends = cell_lowest * inverse, cell_highest * inverse
+    return torch.minimum(*ends), torch.maximum(*ends), torch.zeros_like(value, dtype=torch.bool)
+
+
+def _inner_ratios(
+    terms: NormTerms, value: torch.Tensor, candidate: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """W1: the cells of the rounded normalised values that, times the weight, give the output; over the value.
+
+    The right one and its two neighbours are tried, since rstd's bound is far below their spacing. The third result says
+    where none gives the output.
+    """
+    negative = torch.signbit(value) ^ torch.signbit(terms.weight)
+    wanted = torch.where(negative, -candidate, candidate)
+    magnitude, weight = value.abs(), terms.weight.abs()
+    pattern = magnitude.float().to(terms.storage).view(torch.int16)
+    lowest = torch.full_like(magnitude, torch.inf)
+    highest = torch.full_like(magnitude, -torch.inf)
+    for step in (-1, 0, 1):
+        inner = torch.clamp(pattern + step, min=0).view(terms.storage)
+        low, high = product_roundings(inner, weight, terms.storage)
+        gives = (wanted == low) | (wanted == high)
+        cell_lowest, cell_highest = rounding_cell(inner)
+        lowest = torch.where(gives, torch.minimum(lowest, cell_lowest), lowest)
+        highest = torch.where(gives, torch.maximum(highest, cell_highest), highest)
+    none = highest < lowest
+    inverse = 1.0 / magnitude
+    return (
+        torch.where(none, -torch.inf, lowest * inverse),
+        torch.where(none, torch.inf, highest * inverse),
+        none,
+    )
+
+
+def _may_leave_fp32(terms: NormTerms) -> bool:
+    """A cheap look over rows and weights: False where `leaves_fp32` is False for every element with a value."""
+    magnitude = terms.hidden.abs()
+    smallest = torch.where(magnitude > 0, magnitude, torch.inf).amin(dim=-1, keepdim=True)
+    largest = magnitude.amax(dim=-1, keepdim=True)
+    weight = terms.weight.abs()
+    smallest_weight = torch.where(weight > 0, weight, torch.inf).amin()
+    safe = (smallest > 2.0**-100) & (largest < 2.0**50) & (smallest * terms.rstd > 2.0**-100)
+    safe &= (smallest_weight * terms.rstd > 2.0**-100) & (weight.amax() * terms.rstd < 2.0**100)
+    return not bool(safe.all())
+
+
+def _generic(terms: NormTerms) -> torch.Tensor:
+    """(rows, 1): rows whose kurtosis is that of ordinary data."""
+    width = terms.hidden.shape[-1]
+    if width < GENERIC_WIDTH:
+        return torch.zeros_like(terms.finite)
+    fourth = terms.hidden.square().square().sum(dim=-1, keepdim=True) / width
+    kurtosis = fourth / terms.mean_square.square()
+    return (kurtosis > GENERIC_KURTOSIS[0]) & (kurtosis < GENERIC_KURTOSIS[1])
