@@ -142,7 +142,7 @@ def _judge_norm(terms: NormTerms, candidate: torch.Tensor, contract: Contract, s
         reasons += _judge_drift(terms, evidence, together, statistics)
     # Rounding explains what lies within its reach of a tie; a few more for chance, should a row exceed the drift.
     reachable = int(evidence.marginal.sum())
-    statistics["explained"] = reachable + 3 + int(3 * math.sqrt(reachable))
+    statistics["explained"] = min(elements, reachable + 3 + int(3 * math.sqrt(reachable)))
     if statistics["differing"] > statistics["explained"] and not reasons:
         reasons.append(
             f"{statistics['differing']} of {elements} elements are not the correctly rounded value; "

@@ -12,6 +12,7 @@ import torch
 U32 = 2.0**-24  # unit roundoff of fp32: one correctly rounded operation is off by at most this
 U64 = 2.0**-53
 FP32_TINY = 2.0**-126  # smallest normal fp32 number
+FP32_LAST = 2.0**-149  # spacing of subnormal fp32 numbers: there an operation is off by half of it, absolute
 FP32_MAX = float.fromhex("0x1.fffffep127")
 
 # --- float64, for the oracle -----------------------------------------------------------------------------------------
@@ -21,9 +22,8 @@ FP32_MAX = float.fromhex("0x1.fffffep127")
 # by the root; then root, reciprocal, times v, times w: 1.5 + 4 = 5.5 U64. Rounded up.
 NORM_F64 = 8 * U64
 
-# torch's float64 exp and erfcx, measured against 60-digit values (tests/oracle/test_float64_functions.py, 20 000 points,
-# tails included) are off by less than 1.1 and 4 U64 on the CPU; CUDA documents 1 ulp (2 U64) for exp. Four times
-# that is allowed for each, plus the handful of operations around them.
+# torch's float64 exp and erfcx are off by less than MEASURED U64 on the CPU, measured against 60-digit values
+# (tests/oracle/test_float64_functions.py).
 FACTOR_F64 = 32 * U64
 # The tanh form's argument t takes six float64 roundings, and sigmoid multiplies a relative error of t by
 # |t| (1 - sigmoid(t)).
@@ -87,10 +87,12 @@ def product_error(factors: int, biased: bool) -> float:
 # --- fp32: the activations --------------------------------------------------------------------------------------------
 
 
-def activation_error(
-    name: str, gate: torch.Tensor, factor: torch.Tensor, argument: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """fp32 bounds on act(gate) = gate * factor: a relative one, and an absolute one for forms that cancel. float64.
+# exp(-x) for x below this leaves fp32, or its fast reciprocal does: the quotient may be zero (-126 ln 2 = -87.34).
+EXP_LIMIT = -87.3
+
+
+def activation_error(name: str, gate: torch.Tensor, factor: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
+    """Relative fp32 bound on act(gate) = gate * factor in a form that does not cancel; float64, at most 1.
 
     `factor` is sigmoid or Phi, `argument` what the sigmoid is taken of (silu: the gate; gelu_tanh: 2u). Library errors
     are CUDA's documented maxima, an ulp counted as 2 U32:
@@ -98,20 +100,26 @@ def activation_error(
     - silu: `__expf` is off by 2 + 1.173 |x| ulp (argument scaling and ex2.approx) and weighs 1 - factor; 1 + e, a fast
       division (2 ulp) and the product with the gate take 6 U32; 2 spare.
     - gelu: the argument's 2 U32 grow by x * phi(x) / Phi(x) <= x^2 + 1 for x < 0 (Mills), by less than 1 above; erfc 4
-      ulp; two products. The textbook form (1 + erf) / 2 leaves an absolute error in the factor instead: erf 2 ulp,
-      argument 1 U32, halved, so below 4 U32.
-    - gelu_tanh: u takes 7 roundings, constants included, and sigmoid multiplies them by |2u| (1 - factor); then as silu.
-      (1 + tanh) / 2: tanh 2 ulp, argument 3 U32, halved, below 4 U32.
-
-    The cancelling forms are allowed because torch, FlashInfer and vLLM ship them; silu has none in use. Where exp(-x)
-    leaves fp32 (argument below -87.3), the quotient may be a flushed zero: the absolute bound is then |act| itself.
+      ulp, three products, 3 spare.
+    - gelu_tanh: u takes 7 roundings, constants included; sigmoid multiplies them by |2u| (1 - factor); then as silu.
     """
     if name == "gelu":
-        relative = 14 * U32 + 2 * U32 * torch.where(gate < 0, gate.square() + 1, 1.0)
-    else:
-        per_argument = 2.35 if name == "silu" else 2.35 + 7.0
-        growth = (per_argument * argument.abs() + 4.0) * (1.0 - factor)
-        relative = (growth.nan_to_num(nan=0.0, posinf=math.inf) + 8.0) * U32
-    absolute = torch.zeros_like(gate) if name == "silu" else gate.abs() * (4 * U32)
-    flushed = argument < -87.3
-    return relative, torch.where(flushed, torch.maximum(absolute, (gate * factor).abs()), absolute)
+        return torch.clamp(14 * U32 + 2 * U32 * torch.where(gate < 0, gate.square() + 1, 1.0), max=1.0)
+    per_argument = 2.35 if name == "silu" else 2.35 + 7.0
+    growth = (per_argument * argument.abs() + 4.0) * (1.0 - factor)
+    return torch.clamp((growth.nan_to_num(nan=0.0, posinf=math.inf) + 8.0) * U32, max=1.0)
+
+
+def underflow_error(gate: torch.Tensor) -> torch.Tensor:
+    """Absolute fp32 bound on act(gate), beside the relative one: exp 2 ulp off among subnormals, division, product."""
+    return (4 * gate.abs() + 1) * FP32_LAST
+
+
+def cancellation_error(name: str, gate: torch.Tensor) -> torch.Tensor:
+    """Absolute fp32 bound on act(gate) beside the relative one, for the textbook forms that cancel at negative gates.
+
+    gate * (1 + erf(z)) / 2: erf is off by 2 ulp of 1, its argument costs 1 U32, halved: below 4 U32 in the factor.
+    gate * (1 + tanh(u)) / 2: tanh 2 ulp, argument 3 U32, halved: below 4 U32. Allowed because torch, FlashInfer and
+    vLLM ship them. silu has no such form in use.
+    """
+    return torch.zeros_like(gate) if name == "silu" else gate.abs() * (4 * U32)

@@ -22,7 +22,7 @@ def rounding_cell(stored: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The closed interval (lowest, highest), float64, of reals that round to `stored` (fp16, bf16, fp32, any shape).
 
     Both ends are ties: an end belongs to the cell itself only where the stored significand is even. The cell of an
-    infinity begins where overflow does and is unbounded; the cell of either zero spans both signs; a NaN has a NaN cell.
+    infinity begins where overflow does and is unbounded; that of either zero spans both signs; a NaN has a NaN cell.
     """
     fraction_bits, smallest_exponent = FORMATS[stored.dtype]
     value = stored.double()

@@ -33,9 +33,7 @@ def norm_value(hidden: float, weight: float, squares: int, width: int, eps: floa
     weight_numerator, weight_denominator = weight.as_integer_ratio()
     eps_numerator, eps_denominator = eps.as_integer_ratio()
     numerator = (product_numerator * weight_numerator) ** 2 * width * eps_denominator << 298
-    denominator = (product_denominator * weight_denominator) ** 2 * (
-        squares * eps_denominator + (width * eps_numerator << 298)
-    )
+    denominator = (product_denominator * weight_denominator) ** 2 * (squares * eps_denominator + (width * eps_numerator << 298))
     scaled, remainder = divmod(numerator << 2 * _SCALE, denominator)
     root = math.isqrt(scaled)
     inexact = remainder != 0 or root * root != scaled
@@ -73,7 +71,7 @@ def _round_mpf(value: mpmath.mpf, dtype: torch.dtype) -> float:
 
 
 def _round(scaled: int, inexact: bool, dtype: torch.dtype) -> float:
-    """The value in [scaled, scaled + 1) * 2^-320, strictly above the left end if `inexact`, to nearest, ties to even."""
+    """The value in [scaled, scaled + 1) * 2^-320, above its left end if `inexact`, to nearest, ties to even."""
     fraction_bits, smallest_exponent = FORMATS[dtype]
     exponent = scaled.bit_length() - 1 - _SCALE
     ulp_exponent = max(exponent, smallest_exponent) - fraction_bits

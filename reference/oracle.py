@@ -44,10 +44,11 @@ class OracleResult:
 def correctly_rounded(op: str | Operator, inputs: Tensors, contract: Contract) -> OracleResult:
     """`op` under `contract` with every rounding certain. Shapes and dtypes as in `reference.arithmetic.evaluate`.
 
-    fp32 storage has one contract, whatever the code: nothing but the end is rounded. Non-finite inputs: a row with a NaN
-    or an Inf that reaches the root, or a product that does, gives what IEEE arithmetic gives (NaN, Inf or zero) and is
-    not counted as decided; compare classes there, no more. A finite value that rounds past the largest storage value is
-    Inf, and that is right. Sums of squares beyond fp32's range are taken at their true value. Nothing is mutated.
+    fp32 storage has one contract, whatever the code: nothing but the end is rounded. Non-finite inputs: a row
+    with a NaN or an Inf that reaches the root, or a product that does, gives what IEEE arithmetic gives (NaN, Inf or
+    zero) and is not counted as decided; compare classes there, no more. A finite value that rounds past the largest
+    storage value is Inf, and that is right. Sums of squares beyond fp32's range are taken at their true value. Nothing
+    is mutated.
     """
     op = operator(op)
     if op.family == "gated":
@@ -134,7 +135,8 @@ def _gated(name: str, terms: GatedTerms) -> OracleResult:
     low, high = enclose(terms.gate, terms.factor, terms.error, other)
     negative = torch.signbit(product)
     lowest, highest = torch.where(negative, -high, low), torch.where(negative, -low, high)
-    value = torch.where(torch.isfinite(value), torch.clamp(value, lowest, highest), value)  # off a tie that it is not on
+    # A float64 product may sit on a tie that the true value is just beside.
+    value = torch.where(torch.isfinite(value), torch.clamp(value, lowest, highest), value)
 
     def resolve(row: int, column: int) -> float:
         return exact.gated_value(name, terms.gate[row, column].item(), other[row, column].item(), terms.storage)

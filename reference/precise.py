@@ -21,9 +21,9 @@ class NormTerms:
     """A norm's rows, flattened to (rows, width), float64 unless said otherwise.
 
     `hidden` and `weight` (bias included) are exact: they are fp32 or storage values. `mean_square`, `shifted`
-    (mean_square + eps) and `rstd` have shape (rows, 1). `sum32` (fp32) and `stored_sum` (storage
-    dtype), in the call's shape, are input + residual for the operators that add, else None. `finite`: (rows, 1), no NaN or Inf in the row. `rounds_norm` is False for fp32 storage,
-    where the contracts coincide.
+    (mean_square + eps) and `rstd` have shape (rows, 1). `sum32` (fp32) and `stored_sum` (storage dtype), in the call's
+    shape, are input + residual for the operators that add, else None. `finite`: (rows, 1), no NaN or Inf in the row.
+    `rounds_norm` is False for fp32 storage, where the contracts coincide.
     """
 
     storage: torch.dtype
@@ -140,13 +140,12 @@ def activation_factor(name: str, gate: torch.Tensor) -> tuple[torch.Tensor, torc
     if name == "gelu":
         tail = 0.5 * torch.special.erfcx(gate.abs() * math.sqrt(0.5)) * torch.exp(-0.5 * gate.square())
         return gate, torch.where(gate < 0, tail, 1.0 - tail), bound
-    if name == "silu":
-        argument = gate
-    else:
+    argument = gate
+    if name == "gelu_tanh":
         argument = gate * (2.0 * math.sqrt(2.0 / math.pi)) * (1.0 + 0.044715 * gate.square())
     decay = torch.exp(-argument.abs())
     factor = torch.where(argument < 0, decay, 1.0) / (1.0 + decay)
-    if name != "silu":
+    if name == "gelu_tanh":
         growth = argument.abs() * torch.where(argument < 0, 1.0, decay)
         bound = bound + TANH_ARGUMENT_F64 * growth.nan_to_num(nan=0.0, posinf=1e300)
     return argument, factor, bound
@@ -158,8 +157,8 @@ def enclose(
     """Magnitudes (lowest, highest), float64, between which |gate * factor * up| lies for certain; gate and up finite.
 
     The factor is above 1/2 for a positive gate and below for a negative one, and never reaches 0, 1/2 or 1. The exact
-    product |gate * up| and its half therefore bound the value strictly. They matter: where the factor is within 2^-53 of
-    1 or 1/2 the value sits just beside a number that is often a tie.
+    product |gate * up| and its half therefore bound the value strictly. They matter: where the factor is within 2^-53
+    of 1 or 1/2 the value sits just beside a number that is often a tie.
     """
     product = (gate * up).abs()  # 24-bit significands: exact
     half = 0.5 * product
