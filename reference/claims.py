@@ -102,9 +102,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("liger", _GEMMA_ADD, "R1W0", f"{_LIGER}: ops/fused_add_rms_norm.py, casting_mode gemma, offset 1", "gpu"),
     Claim("liger", _GEMMA_NORM, "W0", f"{_LIGER}: ops/rms_norm.py, casting_mode gemma, offset 1", "gpu"),
     Claim("liger", ("silu_and_mul",), "S1", f"{_LIGER}: ops/swiglu.py", "gpu"),
-    Claim(
-        "liger", ("gelu_tanh_and_mul",), "S1", f"{_LIGER}: ops/geglu.py", "gpu", "1 + tanh: the negative tail cancels"
-    ),
+    Claim("liger", ("gelu_tanh_and_mul",), "S1", f"{_LIGER}: ops/geglu.py", "gpu", "1 + tanh: the negative tail cancels"),
     Claim("vllm", _ADD, "R1W0", f"{_VLLM}/layernorm_kernels.cu", "", "W1 for a while in 2026; an R0 change is open"),
     Claim("vllm", _NORM, "W0", f"{_VLLM}/layernorm_kernels.cu"),
     Claim("vllm", _GATED, "S1", f"{_VLLM}/activation_kernels.cu"),

@@ -45,9 +45,7 @@ class Operator:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the tensors that go in."""
-        return {"add_norm": ("input", "residual", "weight"), "norm": ("input", "weight"), "gated": ("input",)}[
-            self.family
-        ]
+        return {"add_norm": ("input", "residual", "weight"), "norm": ("input", "weight"), "gated": ("input",)}[self.family]
 
     @property
     def outputs(self) -> tuple[str, ...]:

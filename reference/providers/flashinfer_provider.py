@@ -147,9 +147,7 @@ class FlashInferCute(FlashInfer):
 
             def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
                 output = torch.empty_like(input)
-                kernels.rmsnorm_cute(
-                    input, weight, output, eps, weight_bias=bias, enable_pdl=supports_pdl(input.device)
-                )
+                kernels.rmsnorm_cute(input, weight, output, eps, weight_bias=bias, enable_pdl=supports_pdl(input.device))
                 return output
 
             return _adapted(op, norm)

@@ -23,9 +23,7 @@ def as_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
     try:
         return tensor.view(-1, tensor.shape[-1])
     except RuntimeError:
-        raise Refused(
-            f"{name}: strides {tensor.stride()} of shape {tuple(tensor.shape)} are no two-axis view"
-        ) from None
+        raise Refused(f"{name}: strides {tensor.stride()} of shape {tuple(tensor.shape)} are no two-axis view") from None
 
 
 def vector_bytes(width: int, itemsize: int, most: int = 16) -> int:

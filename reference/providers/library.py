@@ -79,9 +79,7 @@ class LibraryProvider:
 
             return norm
 
-        def add_norm(
-            input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = claimed.eps
-        ) -> None:
+        def add_norm(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = claimed.eps) -> None:
             self._check(op, input, residual, weight)
             output, new_residual = native(input, residual, weight, eps)
             if not self.in_place:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import torch
 
@@ -28,6 +31,16 @@ class TorchCompile(LibraryProvider):
     modules = ("torch",)
     distribution = "torch"
     needs_cuda = False
+
+    def unavailable(self, device: torch.device) -> str | None:
+        """Also what Inductor lacks: a C++ compiler for the CPU, Triton for CUDA."""
+        reason = super().unavailable(device)
+        if reason is None and device.type == "cuda" and find_spec("triton") is None:
+            return "torch.compile needs Triton for CUDA, and it is not installed"
+        compilers = (os.environ.get("CXX", "g++"), "clang++")
+        if reason is None and device.type == "cpu" and not any(map(shutil.which, compilers)):
+            return "torch.compile needs a C++ compiler for the CPU, and none is found"
+        return reason
 
     def _native(self, op: str) -> Callable:
         return torch.compile(_source(op))

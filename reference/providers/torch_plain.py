@@ -47,9 +47,7 @@ class TorchPlain:
         if operator(op).family != "add_norm":
             return native
 
-        def add_norm(
-            input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None
-        ) -> None:
+        def add_norm(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None) -> None:
             output, new_residual = native(input, residual, weight, eps)
             input.copy_(output)
             residual.copy_(new_residual)

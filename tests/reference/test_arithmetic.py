@@ -189,9 +189,7 @@ def test_a_square_beyond_fp16_does_not_overflow(value):
     assert got["output"][0] > 0
 
 
-@pytest.mark.parametrize(
-    ("op", "name"), [(op, name) for op in OPERATORS for name in OPERATORS[op].inputs if name != "weight"]
-)
+@pytest.mark.parametrize(("op", "name"), [(op, name) for op in OPERATORS for name in OPERATORS[op].inputs if name != "weight"])
 def test_a_nan_reaches_the_output_of_its_row_and_no_other(op, name):
     inputs = rows_of(op, torch.bfloat16, rows=3, width=8)
     inputs[name][1, 2] = math.nan
