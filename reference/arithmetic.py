@@ -67,7 +67,8 @@ def evaluate_f64(op: str | Operator, inputs: Tensors, contract: Contract) -> dic
     What the contract rounds on the way is rounded here too, directly from float64: h (R1), the normalised value (W1),
     the activation (S1). Two sums are fp32 by definition in every contract and stay so: input + residual, and
     weight + bias; eps is the fp32 number nearest to the contract's. Everything else carries float64.
-    `residual` is the fp32 sum itself. Inputs, checks and errors as in `evaluate`; round the results with
+    For fp32 storage the contracts coincide: nothing but those sums is rounded before the end. `residual` is the fp32
+    sum itself. Inputs, checks and errors as in `evaluate`; round the results with
     `reference.rounding.round_from_f64`, since torch's own conversion rounds twice.
     """
     op = operator(op)
@@ -76,7 +77,7 @@ def evaluate_f64(op: str | Operator, inputs: Tensors, contract: Contract) -> dic
     if op.family == "gated":
         gate, up = _halves(inputs["input"].double())
         activated = activation(op)(gate)
-        if contract.rounds_activation:
+        if contract.rounds_activation and storage is not torch.float32:
             activated = round_from_f64(activated, storage).double()
         return {"output": activated * up}
 
@@ -88,7 +89,7 @@ def evaluate_f64(op: str | Operator, inputs: Tensors, contract: Contract) -> dic
         hidden = total.to(storage).double() if contract.rounds_sum else total.double()
     mean_square = hidden.square().sum(dim=-1, keepdim=True) / hidden.shape[-1]
     normalised = hidden / torch.sqrt(mean_square + eps_in_fp32(contract))
-    if contract.rounds_norm:
+    if contract.rounds_norm and storage is not torch.float32:
         normalised = round_from_f64(normalised, storage).double()
     outputs["output"] = normalised * biased_weight(inputs["weight"], contract).double()
     return {name: outputs[name] for name in op.outputs}

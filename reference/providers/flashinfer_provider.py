@@ -163,11 +163,7 @@ def _adapted(op: str, kernel: Callable) -> Callable:
     """`kernel`, which takes rows (rows, width) and explicit eps, on N-D tensors; add_norm returns what it wrote."""
     family = operator(op).family
     if family == "gated":
-
-        def gated(input: torch.Tensor) -> torch.Tensor:
-            return kernel(input)
-
-        return gated
+        return kernel
     if family == "norm":
 
         def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

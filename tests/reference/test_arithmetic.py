@@ -82,10 +82,11 @@ def test_a_tie_in_the_sum_tells_r0_from_r1_in_fp16(code, first):
 @settings(max_examples=15)
 def test_the_contracts_of_an_operator_coincide_in_fp32(op, seed, width, exponent):
     inputs = rows_of(op, torch.float32, rows=2, width=width, seed=seed, scale=2.0**exponent)
-    first, *others = (evaluate(op, inputs, c) for c in corners(op))
-    for other in others:
-        for name in first:
-            assert torch.equal(first[name], other[name])
+    for form in (evaluate, evaluate_f64):
+        first, *others = (form(op, inputs, c) for c in corners(op))
+        for other in others:
+            for name in first:
+                assert torch.equal(first[name], other[name])
 
 
 @pytest.mark.parametrize("dtype", HALVES)
