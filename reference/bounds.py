@@ -22,8 +22,9 @@ FP32_MAX = float.fromhex("0x1.fffffep127")
 # by the root; then root, reciprocal, times v, times w: 1.5 + 4 = 5.5 U64. Rounded up.
 NORM_F64 = 8 * U64
 
-# torch's float64 exp and erfcx are off by less than MEASURED U64 on the CPU, measured against 60-digit values
-# (tests/oracle/test_float64_functions.py).
+# torch's float64 exp and erfcx were off by at most 1.0 and 4.1 U64, and the factors made of them by 2.7 (silu) and 7.8
+# (gelu), over 12 000 points against 60-digit values, tails included (tests/oracle/test_float64_functions.py). Libraries
+# prove no bounds for them, so this allows four times the worst; CUDA documents 2 U64 for exp.
 FACTOR_F64 = 32 * U64
 # The tanh form's argument t takes six float64 roundings, and sigmoid multiplies a relative error of t by
 # |t| (1 - sigmoid(t)).
