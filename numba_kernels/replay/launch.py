@@ -57,8 +57,8 @@ def make_thread(image, t, env, {arguments}):
 class _Compiled:
     """A program and its Numba dispatchers, shared by every launch of equal kernels."""
 
-    def __init__(self, function: Any, full: bool) -> None:
-        self.program: Program = rewrite(function, full=full)
+    def __init__(self, function: Any, mode: str) -> None:
+        self.program: Program = rewrite(function, full=mode == "full", tracked=mode == "tracked")
         self.kernel = njit(**JIT_OPTIONS)(self.program.function)
         self.kinds = np.array([0, *(int(s.kind) for s in self.program.sites)], np.int64)
         count = len(python_function(function).__code__.co_varnames[: python_function(function).__code__.co_argcount])
@@ -102,11 +102,12 @@ def _key(value: Any) -> Any:
     return ("object", id(value))
 
 
-def _compile(function: Any, full: bool) -> _Compiled:
-    key = (_key(python_function(function)), full)
+def _compile(function: Any, mode: str) -> _Compiled:
+    """A kernel's compiled form: "fast"; "tracked", which also records the line that runs; or "full"."""
+    key = (_key(python_function(function)), mode)
     with _lock:
         if key not in _compiled:
-            _compiled[key] = _Compiled(function, full)
+            _compiled[key] = _Compiled(function, mode)
         return _compiled[key]
 
 
@@ -136,7 +137,7 @@ class ReplayKernel:
 
     def _get(self) -> _Compiled:
         if self._made is None:
-            self._made = _compile(self.function, self.check == "full")
+            self._made = _compile(self.function, self.check)
         return self._made
 
     @property
@@ -168,8 +169,19 @@ class ReplayKernel:
             raise TypeError(f"{program.name} takes {made.parameters} arguments, {len(args)} given")
         if 0 in grid3:
             raise ValueError(f"{program.name}: an empty grid {grid3}")
-        launch = _Launch(made, grid3, block3, threads, dynamic_shared_bytes, schedule_seed)
-        launch.run(tuple(args))
+        settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed)
+        arrays = [a for a in args if isinstance(a, np.ndarray) and a.flags.writeable]
+        before = [a.copy() for a in arrays] if self.check == "fast" else []
+        try:
+            _Launch(made, *settings).run(tuple(args))
+        except ReplayError as error:
+            if error.line or not before:
+                raise
+            # The fast form doesn't record lines: run the same launch again, from the same memory, in the form that does.
+            for array, old in zip(arrays, before, strict=True):
+                array[...] = old
+            _Launch(_compile(self.function, "tracked"), *settings).run(tuple(args))
+            raise
 
 
 class _Launch:
@@ -256,9 +268,9 @@ class _Launch:
         except shadow.Found as error:
             raise self.found() from error
         except IndexError as error:
-            raise self.error(OutOfBounds, str(error) or "index is out of bounds") from error
+            raise self.error(OutOfBounds, str(error)) from error
         except Exception as error:
-            if self.env[Env.LOCATION] == 0:  # nothing ran: an argument that Numba can't type, an interrupt, a defect here
+            if self.env[Env.EPOCH] == 0:  # nothing ran: an argument that Numba can't type, or a defect here
                 raise
             raise self.error(KernelException, f"{type(error).__name__}: {error}") from error
 
@@ -270,6 +282,8 @@ class _Launch:
         """An error at the thread and line that run, or at others."""
         env = self.env
         where = location_of(int(env[Env.LOCATION])) if location is None else location
+        if where.line == 0:
+            where = Location(where.function, self.program.file, 0)
         if where.function not in (self.program.name, "?"):
             reason += f" (in {where.function})"
         return kind(

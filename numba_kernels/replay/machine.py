@@ -95,67 +95,245 @@ def mark(typingctx, env, location):
 
 
 @intrinsic
-def as_int32(typingctx, value):
-    """``value`` in the type that CUDA's indices have."""
+def word32(typingctx, env, word):
+    """A word of the environment in the type that CUDA's indices have."""
 
     def codegen(context, builder, sig, args):
-        return builder.trunc(args[0], I32)
+        return builder.trunc(builder.load(_word(builder, *args)), I32)
+
+    return types.int32(types.int64, types.int64), codegen
+
+
+def _thread_index(axis: int) -> Any:
+    """``threadIdx`` of one axis from the thread's number in its block."""
+
+    @intrinsic
+    def thread_index(typingctx, env, thread):
+        def codegen(context, builder, sig, args):
+            value = args[1]
+            for word in (Env.DIM_X, Env.DIM_Y)[:axis]:
+                value = builder.udiv(value, _env_word(builder, args[0], word))
+            if axis < 2:
+                value = builder.urem(value, _env_word(builder, args[0], Env.DIM_X + axis))
+            return builder.trunc(value, I32)
+
+        return types.int32(types.int64, types.int64), codegen
+
+    return thread_index
+
+
+thread_x, thread_y, thread_z = (_thread_index(axis) for axis in range(3))
+
+
+@intrinsic
+def lane_of(typingctx, thread):
+    """The lane of a thread in its warp."""
+
+    def codegen(context, builder, sig, args):
+        return builder.trunc(builder.and_(args[0], I64(31)), I32)
 
     return types.int32(types.int64), codegen
 
 
+# --- collectives: a lane offers what it brings before it waits, and takes the answer after ---------------------------------
+
+
+def _env_word(builder: Any, env: Any, word: int) -> Any:
+    return builder.load(_word(builder, env, I64(int(word))))
+
+
+def _put(builder: Any, env: Any, thread: Any, word: Env, value: Any) -> None:
+    """Store ``value`` in the thread's element of the array that a word of the environment points to."""
+    builder.store(value, _word(builder, _env_word(builder, env, word), thread))
+
+
+def _put_mask(context: Any, builder: Any, env: Any, thread: Any, mask: Any, kind: Any) -> None:
+    wide = context.cast(builder, mask, kind, types.int64)
+    _put(builder, env, thread, Env.MASKS, builder.and_(wide, I64(0xFFFFFFFF)))
+
+
+def _plain(kind: Any) -> Any:
+    """The type of an integer, float or boolean of at most 64 bits; None for any other."""
+    kind = types.unliteral(kind)
+    return kind if isinstance(kind, types.Integer | types.Float | types.Boolean) else None
+
+
+def _shuffle_source(builder: Any, name: str, lane: Any, argument: Any) -> Any:
+    if name == "shfl_sync":
+        return builder.and_(argument, I64(31))
+    if name == "shfl_xor_sync":
+        return builder.and_(builder.xor(lane, argument), I64(31))
+    source = builder.add(lane, argument) if name == "shfl_down_sync" else builder.sub(lane, argument)
+    return builder.select(builder.icmp_unsigned("<", source, I64(32)), source, lane)  # beyond the warp: its own value
+
+
+def _offer_shuffle(name: str) -> Any:
+    @intrinsic
+    def offer(typingctx, env, thread, mask, value, argument):
+        kinds = [_plain(k) for k in (mask, value, argument)]
+        if None in kinds:
+            return None
+
+        def codegen(context, builder, sig, args):
+            env, thread, mask, value, argument = args
+            _put_mask(context, builder, env, thread, mask, kinds[0])
+            if isinstance(kinds[1], types.Float):
+                value = builder.bitcast(value, ir.IntType(kinds[1].bitwidth))
+            _put(builder, env, thread, Env.VALUES, value if value.type == I64 else builder.zext(value, I64))
+            lane = builder.and_(thread, I64(31))
+            wide = context.cast(builder, argument, kinds[2], types.int64)
+            _put(builder, env, thread, Env.SOURCES, _shuffle_source(builder, name, lane, wide))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, *kinds), codegen
+
+    return offer
+
+
+OFFER_SHUFFLE = {name: _offer_shuffle(name) for name in ("shfl_sync", "shfl_xor_sync", "shfl_down_sync", "shfl_up_sync")}
+
+
 @intrinsic
-def to_bits(typingctx, value):
-    """The bits of an integer or float of at most 64 bits, in an int64."""
-    kind = types.unliteral(value)
-    if not isinstance(kind, types.Integer | types.Float | types.Boolean):
+def offer_vote(typingctx, env, thread, mask, predicate):
+    """A lane's mask and whether its predicate holds."""
+    kinds = [_plain(k) for k in (mask, predicate)]
+    if None in kinds:
         return None
 
     def codegen(context, builder, sig, args):
-        value = args[0]
-        if isinstance(kind, types.Float):
-            value = builder.bitcast(value, ir.IntType(kind.bitwidth))
-        return value if value.type == I64 else builder.zext(value, I64)
+        _put_mask(context, builder, args[0], args[1], args[2], kinds[0])
+        holds = context.cast(builder, args[3], kinds[1], types.boolean)
+        _put(builder, args[0], args[1], Env.VALUES, builder.zext(holds, I64))
+        return context.get_dummy_value()
 
-    return types.int64(kind), codegen
+    return types.void(types.int64, types.int64, *kinds), codegen
 
 
 @intrinsic
-def from_bits(typingctx, bits, like):
-    """The value of ``like``'s type whose bits are ``bits``: the inverse of :func:`to_bits`."""
-    kind = types.unliteral(like)
+def offer_mask(typingctx, env, thread, mask):
+    """A lane's mask, for ``syncwarp``."""
+    kind = _plain(mask)
 
     def codegen(context, builder, sig, args):
+        _put_mask(context, builder, args[0], args[1], args[2], kind)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, kind), codegen
+
+
+@intrinsic
+def answer_like(typingctx, env, thread, like):
+    """The answer's low bits in the type of ``like``."""
+    kind = _plain(like)
+
+    def codegen(context, builder, sig, args):
+        bits = builder.load(_word(builder, _env_word(builder, args[0], Env.ANSWERS), args[1]))
         native = context.get_value_type(kind)
-        if isinstance(kind, types.Float):
-            bits = args[0] if kind.bitwidth == 64 else builder.trunc(args[0], ir.IntType(kind.bitwidth))
-            return builder.bitcast(bits, native)
-        return args[0] if native == I64 else builder.trunc(args[0], native)
+        if not isinstance(kind, types.Float):
+            return bits if native == I64 else builder.trunc(bits, native)
+        return builder.bitcast(bits if kind.bitwidth == 64 else builder.trunc(bits, ir.IntType(kind.bitwidth)), native)
 
-    return kind(types.int64, kind), codegen
+    return kind(types.int64, types.int64, kind), codegen
+
+
+def _answer(kind: Any) -> Any:
+    @intrinsic
+    def answer(typingctx, env, thread):
+        def codegen(context, builder, sig, args):
+            bits = builder.load(_word(builder, _env_word(builder, args[0], Env.ANSWERS), args[1]))
+            return builder.trunc(bits, I32) if kind is types.int32 else builder.icmp_unsigned("!=", bits, I64(0))
+
+        return kind(types.int64, types.int64), codegen
+
+    return answer
+
+
+answer_count, answer_flag = _answer(types.int32), _answer(types.boolean)
 
 
 @intrinsic
-def array_at(typingctx, address, shape, dtype):
-    """A C-contiguous array of ``dtype`` at ``address``; it owns nothing. ``shape`` is a tuple of int64."""
-    element = dtype.dtype if isinstance(dtype, types.DType | types.NumberClass) else None
-    if element is None or not isinstance(shape, types.UniTuple):
-        return None
-    kind = types.Array(element, shape.count, "C")
+def finish(typingctx, env, thread):
+    """The thread ran off the kernel's end (and did not return before it)."""
 
     def codegen(context, builder, sig, args):
-        itemsize = context.get_abi_sizeof(context.get_data_type(element))
-        extents = [builder.extract_value(args[1], k) for k in range(shape.count)]
-        strides, step = [], I64(itemsize)
-        for extent in reversed(extents):
-            strides.insert(0, step)
-            step = builder.mul(step, extent)
-        array = context.make_array(kind)(context, builder)
-        data = builder.inttoptr(args[0], context.get_data_type(element).as_pointer())
-        populate_array(array, data, extents, strides, itemsize, None)
-        return array._getvalue()
+        _put(builder, args[0], args[1], Env.ENDED, I64(2))
+        return context.get_dummy_value()
 
-    return kind(types.int64, types.UniTuple(types.int64, shape.count), dtype), codegen
+    return types.void(types.int64, types.int64), codegen
+
+
+# --- memory --------------------------------------------------------------------------------------------------------------------
+
+
+def _array(context: Any, builder: Any, kind: Any, address: Any, extents: list) -> Any:
+    """A C-contiguous array at an address; it owns nothing."""
+    element = context.get_data_type(kind.dtype)
+    itemsize = context.get_abi_sizeof(element)
+    strides, step = [], I64(itemsize)
+    for extent in reversed(extents):
+        strides.insert(0, step)
+        step = builder.mul(step, extent)
+    array = context.make_array(kind)(context, builder)
+    populate_array(array, builder.inttoptr(address, element.as_pointer()), extents, strides, itemsize, None)
+    return array._getvalue()
+
+
+def _array_type(dtype: Any, shape: Any) -> Any:
+    """The array type for a dtype and a shape of literal integers; (type, extents) or None."""
+    if not isinstance(dtype, types.DType | types.NumberClass):
+        return None
+    extents = shape if isinstance(shape, types.BaseTuple) else (shape,)
+    if not all(isinstance(e, types.IntegerLiteral) for e in extents):
+        return None
+    return types.Array(dtype.dtype, len(extents), "C"), [I64(e.literal_value) for e in extents]
+
+
+@intrinsic(prefer_literal=True)
+def shared_array(typingctx, env, offset, shape, dtype):
+    """A static shared array: ``offset`` bytes into the block's shared memory; ``shape`` one literal or a tuple of them."""
+    made = _array_type(dtype, shape)
+    if made is None:
+        return None
+    kind, extents = made
+
+    def codegen(context, builder, sig, args):
+        address = builder.add(_env_word(builder, args[0], Env.ARENA), args[1])
+        return _array(context, builder, kind, address, extents)
+
+    return kind(types.int64, types.int64, shape, dtype), codegen
+
+
+@intrinsic(prefer_literal=True)
+def local_array(typingctx, env, thread, offset, shape, dtype):
+    """A local array: ``offset`` bytes into the thread's local memory."""
+    made = _array_type(dtype, shape)
+    if made is None:
+        return None
+    kind, extents = made
+
+    def codegen(context, builder, sig, args):
+        own = builder.mul(args[1], _env_word(builder, args[0], Env.LOCAL_BYTES))
+        address = builder.add(builder.add(_env_word(builder, args[0], Env.LOCALS), own), args[2])
+        return _array(context, builder, kind, address, extents)
+
+    return kind(types.int64, types.int64, types.int64, shape, dtype), codegen
+
+
+@intrinsic
+def dynamic_array(typingctx, env, dtype):
+    """The block's dynamic shared memory, all of it, as an array of ``dtype``."""
+    if not isinstance(dtype, types.DType | types.NumberClass):
+        return None
+    kind = types.Array(dtype.dtype, 1, "C")
+
+    def codegen(context, builder, sig, args):
+        start = _env_word(builder, args[0], Env.DYNAMIC)
+        size = builder.sub(_env_word(builder, args[0], Env.ARENA_BYTES), start)
+        itemsize = I64(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        address = builder.add(_env_word(builder, args[0], Env.ARENA), start)
+        return _array(context, builder, kind, address, [builder.udiv(size, itemsize)])
+
+    return kind(types.int64, dtype), codegen
 
 
 @intrinsic

@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numba
 import numpy as np
 from numba import cuda, njit
 from numba import types as numba_types
 from numba.core.dispatcher import Dispatcher
-from numba.cuda.stubs import Stub
 from numba.core.extending import _Intrinsic
+from numba.cuda.stubs import Stub
 from numba.np.numpy_support import as_dtype
 
 from . import machine, shadow
@@ -34,12 +33,7 @@ from .locations import Location, number_of
 from .machine import Env
 from .sites import Kind, Site
 
-SHUFFLES = {
-    cuda.shfl_sync: "({arg}) & 31",
-    cuda.shfl_xor_sync: "((__t & 31) ^ ({arg})) & 31",
-    cuda.shfl_down_sync: "(__t & 31) + ({arg}) if (__t & 31) + ({arg}) < 32 else __t & 31",
-    cuda.shfl_up_sync: "(__t & 31) - ({arg}) if (__t & 31) >= ({arg}) else __t & 31",
-}
+SHUFFLES = {getattr(cuda, name): name for name in machine.OFFER_SHUFFLE}
 VOTES = {cuda.all_sync: Kind.ALL, cuda.any_sync: Kind.ANY, cuda.ballot_sync: Kind.BALLOT}
 COUNTING_BARRIERS = {
     cuda.syncthreads_count: Kind.BARRIER_COUNT,
@@ -69,12 +63,26 @@ DIM3 = {
     cuda.blockDim: (Env.DIM_X, Env.DIM_Y, Env.DIM_Z),
     cuda.gridDim: (Env.GRID_X, Env.GRID_Y, Env.GRID_Z),
 }
-THREAD_INDEX = {
-    "x": f"__t % __peek(__env, {Env.DIM_X})",
-    "y": f"__t // __peek(__env, {Env.DIM_X}) % __peek(__env, {Env.DIM_Y})",
-    "z": f"__t // (__peek(__env, {Env.DIM_X}) * __peek(__env, {Env.DIM_Y}))",
-}
-JIT_OPTIONS = {"boundscheck": True, "error_model": "numpy", "no_cpython_wrapper": True}
+JIT_OPTIONS = {"boundscheck": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+MACHINE = [
+    "peek",
+    "poke",
+    "mark",
+    "word32",
+    "thread_x",
+    "thread_y",
+    "thread_z",
+    "lane_of",
+    "offer_vote",
+    "offer_mask",
+    "answer_like",
+    "answer_flag",
+    "answer_count",
+    "finish",
+    "shared_array",
+    "local_array",
+    "dynamic_array",
+]
 UNKNOWN = object()
 
 
@@ -91,11 +99,11 @@ class Program:
     file: str
     line: int
     full: bool
+    tracked: bool  # the line that runs is recorded
     sites: list[Site] = field(default_factory=list)
     static_bytes: int = 0
     local_bytes: int = 0
     grain: int = 16
-    uses_dynamic: bool = False
     source: str = ""
     function: Any = None
     namespace: dict[str, Any] = field(default_factory=dict)
@@ -298,6 +306,8 @@ class Rewriter:
 
     def mark(self) -> None:
         """Record the current line in the environment, unless it was the last one recorded."""
+        if not self.program.tracked:
+            return
         number = number_of(Location(self.scope.name, self.scope.file, self.line))
         if number != self.marked:
             self.raw(f"__poke(__env, {int(Env.LOCATION)}, {number})")
@@ -445,7 +455,9 @@ class Rewriter:
         if self.has_collective(node.test):
             raise self.error("a collective in a while condition: compute it before the loop and again in its body", node)
         test = self.expression(node.test)
-        if any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(test)):  # the body leaves another line behind
+        if self.program.tracked and any(
+            isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(test)
+        ):  # the body leaves another line behind
             number = number_of(Location(self.scope.name, self.scope.file, node.lineno))
             test = ast.BoolOp(ast.And(), [_expression(f"__mark(__env, {number})"), test])
         made = ast.While(test, self.block(node.body), self.block(node.orelse))
@@ -520,13 +532,13 @@ class Rewriter:
 
     def value_Attribute(self, node: ast.Attribute) -> ast.expr:
         base = self.scope.value(node.value)
-        if base is cuda.threadIdx and node.attr in THREAD_INDEX:
-            return _expression(f"__as_int32({THREAD_INDEX[node.attr]})")
+        if base is cuda.threadIdx and node.attr in ("x", "y", "z"):
+            return _expression(f"__thread_{node.attr}(__env, __t)")
         if _hashable(base) and base in DIM3 and node.attr in ("x", "y", "z"):
-            return _expression(f"__as_int32(__peek(__env, {int(DIM3[base]['xyz'.index(node.attr)])}))")
+            return _expression(f"__word32(__env, {int(DIM3[base]['xyz'.index(node.attr)])})")
         value = self.scope.value(node)
         if value is cuda.laneid:
-            return _expression("__as_int32(__t & 31)")
+            return _expression("__lane_of(__t)")
         if value is cuda.warpsize:
             return ast.Constant(32)
         if value is UNKNOWN:
@@ -641,8 +653,8 @@ class Rewriter:
         parts = []
         for axis in range(count):
             dim = f"__peek(__env, {Env.DIM_X + axis})"
-            index = "(" + THREAD_INDEX["xyz"[axis]] + ")"
-            text = f"__peek(__env, {Env.BLOCK_X + axis}) * {dim} + {index}"
+            thread = f"__thread_{'xyz'[axis]}(__env, __t)"
+            text = f"__peek(__env, {Env.BLOCK_X + axis}) * {dim} + {thread}"
             parts.append(text if target is cuda.grid else f"__peek(__env, {Env.GRID_X + axis}) * {dim}")
         return _expression(parts[0] if count == 1 else "(" + ", ".join(parts) + ")")
 
@@ -665,22 +677,17 @@ class Rewriter:
         size = int(np.prod(extents)) * element.itemsize
         name = self.program.name_of(element, "dtype")
         program = self.program
+        text = str(extents[0]) if len(extents) == 1 else str(extents)
         if not shared:
             offset = -(-program.local_bytes // 16) * 16
             program.local_bytes = offset + size
-            address = f"__peek(__env, {int(Env.LOCALS)}) + __t * __peek(__env, {int(Env.LOCAL_BYTES)}) + {offset}"
-            return _expression(f"__array_at({address}, ({', '.join(map(str, extents))},), {name})")
+            return _expression(f"__local_array(__env, __t, {offset}, {text}, {name})")
         program.grain = min(program.grain, element.itemsize)
         if extents == (0,):
-            program.uses_dynamic = True
-            start = f"__peek(__env, {int(Env.DYNAMIC)})"
-            address = f"__peek(__env, {int(Env.ARENA)}) + {start}"
-            extent = f"(__peek(__env, {int(Env.ARENA_BYTES)}) - {start}) // {element.itemsize}"
-            return _expression(f"__array_at({address}, ({extent},), {name})")
+            return _expression(f"__dynamic_array(__env, {name})")
         offset = -(-program.static_bytes // 16) * 16
         program.static_bytes = offset + size
-        address = f"__peek(__env, {int(Env.ARENA)}) + {offset}"
-        return _expression(f"__array_at({address}, ({', '.join(map(str, extents))},), {name})")
+        return _expression(f"__shared_array(__env, {offset}, {text}, {name})")
 
     def collective(self, node: ast.Call, target: Any) -> ast.expr:
         """Publish what the lane brings, wait, and read the answer."""
@@ -694,10 +701,7 @@ class Rewriter:
             raise self.error(f"{name} takes {wanted[1]} arguments", node)
         if not self.kernel_has_yields:
             raise self.error(f"{name} in a function that was not inlined", node)
-        arguments = []
-        for value in self.sequence(node.args):
-            self.assign(variable := self.temporary(), value)
-            arguments.append(variable)
+        arguments = self.sequence(node.args)
         kind = (
             Kind.SHUFFLE if target in SHUFFLES
             else VOTES.get(target) or COUNTING_BARRIERS.get(target)
@@ -705,32 +709,34 @@ class Rewriter:
         )  # fmt: skip
         program = self.program
         program.sites.append(Site(kind, name, Location(self.scope.name, self.scope.file, node.lineno)))
-        number = len(program.sites)
-
-        def put(word: Env, text: str) -> None:
-            self.raw(f"__poke(__peek(__env, {int(word)}), __t, __int64({text}))")
-
-        if kind in (Kind.SYNCWARP, Kind.SHUFFLE, *VOTES.values()):
-            put(Env.MASKS, f"{arguments[0]} & 0xffffffff" if arguments else "0xffffffff")
         if kind is Kind.SHUFFLE:
-            put(Env.VALUES, f"__to_bits({arguments[1]})")
-            put(Env.SOURCES, SHUFFLES[target].format(arg=f"__int64({arguments[2]})"))
-        elif kind not in (Kind.BARRIER, Kind.SYNCWARP):
-            put(Env.VALUES, f"{arguments[-1]} != 0")
-        self.raw(f"yield {number}")
+            mask, value, argument = arguments
+            if not isinstance(value, ast.Name):
+                self.assign(kept := self.temporary(), value)
+                value = _load(kept)
+            self.call(f"__offer_{SHUFFLES[target]}", mask, value, argument)
+        elif kind in VOTES.values():
+            self.call("__offer_vote", *arguments)
+        elif kind is Kind.SYNCWARP:
+            self.call("__offer_mask", *(arguments or [ast.Constant(0xFFFFFFFF)]))
+        elif kind is not Kind.BARRIER:
+            self.call("__offer_vote", ast.Constant(0), *arguments)
+        self.raw(f"yield {len(program.sites)}")
         self.marked = 0
         if kind in (Kind.BARRIER, Kind.SYNCWARP):
             return ast.Constant(None)
-        answer = f"__peek(__peek(__env, {int(Env.ANSWERS)}), __t)"
-        if kind is Kind.SHUFFLE:
-            answer = f"__from_bits({answer}, {arguments[1]})"
-        elif kind in (Kind.ALL, Kind.ANY):
-            answer = f"{answer} != 0"
-        else:
-            answer = f"__as_int32({answer})"
         result = self.temporary()
-        self.raw(f"{result} = {answer}")
+        if kind is Kind.SHUFFLE:
+            self.raw(f"{result} = __answer_like(__env, __t, {ast.unparse(value)})")
+        elif kind in (Kind.ALL, Kind.ANY):
+            self.raw(f"{result} = __answer_flag(__env, __t)")
+        else:
+            self.raw(f"{result} = __answer_count(__env, __t)")
         return _load(result)
+
+    def call(self, function: str, *arguments: ast.expr) -> None:
+        """Emit a call of one of the machine's operations on this thread."""
+        self.emit(ast.Expr(ast.Call(_load(function), [_load("__env"), _load("__t"), *arguments], [])))
 
     @property
     def kernel_has_yields(self) -> bool:
@@ -807,7 +813,9 @@ class Rewriter:
     def whole(self, name: str) -> str:
         """Rewrite the function under the name ``name`` and put it, not compiled, in the program's namespace."""
         scope, program = self.scope, self.program
-        self.restores = not self.kernel and any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(scope.tree))
+        self.restores = (
+            program.tracked and not self.kernel and any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(scope.tree))
+        )
         body = self.block(scope.tree.body)
         if self.restores:
             head, self.out = body, []
@@ -820,7 +828,7 @@ class Rewriter:
         if self.kernel:
             self.line = scope.tree.body[-1].end_lineno or scope.tree.lineno
             self.out = body
-            self.raw(f"__poke(__peek(__env, {int(Env.ENDED)}), __t, 2)")
+            self.raw("__finish(__env, __t)")
         names = ["__t", "__env", *(self.prefix + p for p in scope.parameters)]
         definition = copy.copy(scope.tree)
         definition.name, definition.decorator_list, definition.returns, definition.body = name, [], None, body
@@ -836,21 +844,23 @@ def _works_on_cpu(target: Any) -> bool:
     return isinstance(target, numba_types.Type | type)
 
 
-def rewrite(function: Any, *, full: bool = False) -> Program:
+def rewrite(function: Any, *, full: bool = False, tracked: bool = False) -> Program:
     """Rewrite a kernel: a plain function or a ``cuda.jit`` dispatcher. Nothing is compiled yet.
 
-    ``full``: reads and writes of arrays go through the checks of shadow.py. Raises :class:`UnsupportedKernel`.
+    ``tracked``: the line that runs is recorded in the environment; ``full``: reads and writes of arrays also go through the
+    checks of shadow.py. Raises :class:`UnsupportedKernel`.
     """
     plain = python_function(function)
     code = getattr(plain, "__code__", None)
     if code is None:
         raise TypeError(f"a kernel is a Python function, not {type(function).__name__}")
-    program = Program(plain.__name__, code.co_filename, code.co_firstlineno, full)
+    program = Program(plain.__name__, code.co_filename, code.co_firstlineno, full, tracked or full)
     program.namespace.update(
-        __peek=machine.peek, __poke=machine.poke, __as_int32=machine.as_int32, __to_bits=machine.to_bits,
-        __from_bits=machine.from_bits, __array_at=machine.array_at, __int64=numba.int64, __mark=machine.mark,
-        __read=shadow.read, __write=shadow.write, __span=shadow.span, __escape=shadow.escape, __name__=__name__,
-    )  # fmt: skip
+        {f"__{name}": getattr(machine, name) for name in MACHINE},
+        **{f"__{name}": getattr(shadow, name) for name in ("read", "write", "span", "escape")},
+        **{f"__offer_{name}": offer for name, offer in machine.OFFER_SHUFFLE.items()},
+        __name__=__name__,
+    )
     scope = Scope(program, plain)
     program.name, program.file = scope.name, scope.file
     rewriter = Rewriter(program, scope, "", kernel=True, stack=())
