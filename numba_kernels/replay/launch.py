@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numba.core.errors import NumbaError
 
-from . import driver, machine, shadow
+from . import disk, driver, machine, shadow
 from .errors import (
     CompileError,
     DataRace,
@@ -71,9 +71,18 @@ class _Compiled:
         namespace: dict[str, Any] = {"kernel": self.kernel, "__name__": __name__}
         for name in ("peek", "poke", "borrow", "thread_image", "fill_bytes"):
             namespace[name] = getattr(machine, name)
-        exec(compile(text, f"<replay of {self.program.name}>", "exec"), namespace)
-        self.entry = njit(nogil=True)(namespace["make_thread" if self.program.sites else "run_plain"])
+        # Lines are numbered by process, so only the form that doesn't record them is kept on disk.
+        file = disk.entry_file(text, {**namespace, "kernel": self._content()}) if mode == "fast" else None
+        exec(compile(text, str(file or f"<replay of {self.program.name}>"), "exec"), namespace)
+        entry = namespace["make_thread" if self.program.sites else "run_plain"]
+        self.entry = njit(nogil=True, cache=file is not None)(entry)
         self.parameters = count
+
+    def _content(self) -> Any:
+        """All that the kernel's machine code depends on."""
+        program = self.program
+        captured = {n: v for n, v in program.namespace.items() if n != "__builtins__" and n not in program.made}
+        return program.source, captured, tuple(sorted(JIT_OPTIONS.items()))
 
 
 _lock = threading.Lock()
@@ -200,6 +209,7 @@ class _Launch:
         self.env = np.zeros(Env.SIZE, np.int64)
         self.memory: list[Any] = []
         env, program = self.env, self.program
+        env[Env.LAYOUT] = driver.LAYOUT
         env[[Env.GRID_X, Env.GRID_Y, Env.GRID_Z]] = grid
         env[[Env.DIM_X, Env.DIM_Y, Env.DIM_Z]] = block
         env[Env.DYNAMIC] = -(-program.static_bytes // 16) * 16

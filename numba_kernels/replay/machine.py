@@ -52,6 +52,7 @@ class Env(enum.IntEnum):
     REGIONS = 31  # address of the table of global arrays
     REGION_COUNT = 32
     DYNAMIC = 33  # where dynamic shared memory starts in the arena
+    LAYOUT = 34  # digest of the files that compiled drivers depend on
     SIZE = 40
 
 

@@ -110,6 +110,7 @@ class Program:
     names: dict[Any, str] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     compiled: dict[Any, str] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)  # names of rewritten functions in the namespace
     counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def error(self, reason: str, file: str, line: int) -> UnsupportedKernel:
@@ -164,6 +165,7 @@ class Scope:
         self.locals = self.stored | set(self.parameters)
         self.statics: dict[str, Any] = {}  # parameters bound to a constant where the function was inlined
         closure = self.function.__closure__ or ()
+        self.aliases: dict[str, str] = {}  # parameters that are another name of a caller's variable
         self.captured = {}
         for name, cell in zip(self.function.__code__.co_freevars, closure, strict=True):
             try:
@@ -280,6 +282,7 @@ class Rewriter:
         self.out: list[ast.stmt] = []
         self.line = scope.tree.lineno
         self.marked = 0
+        self.substituted: dict[str, ast.expr] = {}  # parameters that stand for an expression, used once
         self.restores = False  # a function compiled by itself gives its caller's line back
         self._collective: dict[int, bool] = {}
 
@@ -525,9 +528,11 @@ class Rewriter:
         return _load(self.program.name_of(value, hint))
 
     def value_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.substituted:
+            return self.substituted[node.id]
         value = self.scope.value(node)
         if value is UNKNOWN:
-            return _load(self.prefix + node.id)
+            return _load(self.scope.aliases.get(node.id, self.prefix + node.id))
         return self.captured(value, node.id, node)
 
     def value_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -564,7 +569,16 @@ class Rewriter:
     def value_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         if any(self.has_collective(v) for v in node.values[1:]):
             raise self.error("a collective in an `and` / `or` operand that may not be evaluated", node)
-        return ast.BoolOp(node.op, [self.expression(v) for v in node.values])
+        decides = isinstance(node.op, ast.Or)  # the value that settles the operation
+        values = []
+        for operand in node.values:
+            known = self.scope.constant(operand)
+            if known is UNKNOWN:
+                values.append(self.expression(operand))
+            elif bool(known) is decides:
+                values.append(ast.Constant(known))
+                break
+        return values[0] if len(values) == 1 else ast.BoolOp(node.op, values or [ast.Constant(not decides)])
 
     def value_IfExp(self, node: ast.IfExp) -> ast.expr:
         known = self.scope.constant(node.test)
@@ -750,6 +764,9 @@ class Rewriter:
         arguments = self.bind(node, scope)
         if contains_collective(self.program, scope, scope.tree, self.stack):
             return self.inline(node, scope, arguments)
+        written_out = self.as_expression(scope, arguments)
+        if written_out is not None:
+            return written_out
         compiled = self.compiled(scope)
         values = self.sequence([a for a in arguments])
         return ast.Call(_load(compiled), [_load("__t"), _load("__env"), *values], [])
@@ -783,6 +800,8 @@ class Rewriter:
             known = self.scope.constant(argument)
             if parameter not in scope.stored and known is not UNKNOWN:
                 scope.statics[parameter] = known
+            elif parameter not in scope.stored and isinstance(value, ast.Name):
+                scope.aliases[parameter] = value.id  # nothing in the callee can change the caller's variable
             else:
                 self.assign(prefix + parameter, value)
         inner = Rewriter(self.program, scope, prefix, kernel=False, stack=self.stack)
@@ -792,11 +811,36 @@ class Rewriter:
         result: ast.expr = ast.Constant(None)
         if trailing is not None and trailing.value is not None:
             inner.line = trailing.lineno
-            name = self.temporary(f"{scope.name}_")
-            inner.assign(name, inner.expression(trailing.value))
-            result = _load(name)
+            result = inner.expression(trailing.value)
+            if not isinstance(result, ast.Name | ast.Constant):
+                inner.assign(name := self.temporary(f"{scope.name}_"), result)
+                result = _load(name)
         self.marked = 0
         return result
+
+    def as_expression(self, scope: Scope, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """The call of a function that is one return statement, written out; None where an argument would be evaluated
+        more or less than once. Compiling such a function by itself costs more than its text."""
+        *before, last = scope.tree.body
+        is_docstring = all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in before)
+        if self.program.tracked or not is_docstring or not isinstance(last, ast.Return) or last.value is None:
+            return None
+        uses = [n.id for n in ast.walk(last.value) if isinstance(n, ast.Name)]
+        values: dict[str, ast.expr] = {}
+        for parameter, argument in zip(scope.parameters, arguments, strict=True):
+            known = self.scope.constant(argument)
+            value = self.expression(argument)
+            if known is not UNKNOWN:
+                scope.statics[parameter] = known
+            elif isinstance(value, ast.Name):
+                scope.aliases[parameter] = value.id
+            elif uses.count(parameter) == 1 and not any(isinstance(n, ast.IfExp | ast.BoolOp) for n in ast.walk(last)):
+                values[parameter] = value
+            else:
+                return None
+        inner = Rewriter(self.program, scope, "", kernel=False, stack=self.stack)
+        inner.substituted = values
+        return inner.expression(last.value)
 
     def compiled(self, scope: Scope) -> str:
         """The name of a device function without collectives, compiled by itself."""
@@ -837,6 +881,7 @@ class Rewriter:
         ast.fix_missing_locations(module)
         program.source += ast.unparse(module) + "\n\n\n"
         exec(compile(module, scope.file, "exec"), program.namespace)
+        program.made.add(name)
         return name
 
 
