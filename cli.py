@@ -87,7 +87,7 @@ def main() -> None:
 @click.option("--eps", default=1e-6, show_default=True, help="Inside the root.")
 @click.option("--device", default="auto", metavar="auto|cpu|cuda[:N]", show_default=True, help="Where the candidate runs.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same cases.")
-@click.option("--cases", default=42, metavar="N", show_default=True, help="Random cases beside the grid of widths and regimes.")
+@click.option("--cases", default=7, metavar="N", show_default=True, help="Random cases beside the grid of widths and regimes.")
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new case after this time.")
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
 @file_options

@@ -6,6 +6,7 @@ Imports `reference.operators`, `reference.contracts` and the regimes' names; mak
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import random
 import zlib
@@ -137,11 +138,13 @@ def default_rows(width: int, device: str) -> int:
 
 def generate(request: Request) -> Iterator[Case]:
     """Every case of the request, group by group (operator, then dtype); the same request gives the same cases."""
-    groups = [(op, dtype) for op in request.contracts for dtype in request.dtypes]
-    for index, (op, dtype) in enumerate(groups):
+    ops, dtypes = list(request.contracts), list(request.dtypes)
+    groups = len(ops) * len(dtypes)
+    for (i, op), (j, dtype) in itertools.product(enumerate(ops), enumerate(dtypes)):
         yield from grid(request, op, dtype)
         yield from layouts(request, op, dtype)
-        for number in range(len(range(index, request.extra, len(groups)))):
+        turn = (j - i) % len(dtypes) * len(ops) + i  # the random cases go round the operators, each time in another dtype
+        for number in range(len(range(turn, request.extra, groups))):
             yield random_case(request, op, dtype, number)
 
 
@@ -156,8 +159,9 @@ def grid(request: Request, op: str, dtype: str) -> Iterator[Case]:
 def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
     """Shapes and memory layouts beside the plain one, at the widest width asked for up to 4096, unit normal.
 
-    No rows; 1-D; 3-D; padded rows; each buffer in turn off its alignment; fp32 weight beside a 16-bit row; another eps.
-    Only where the regime `normal` was asked for and the number of rows was not.
+    For each dtype: no rows; 1-D; 3-D; padded rows; `out` given; another eps. For one dtype an operator, the operators in
+    turn, since each makes the replay compile another kernel: rows off their alignment, the weight off its alignment, an
+    fp32 weight beside 16-bit rows. None where the number of rows was asked for, or not the regime `normal`.
     """
     if request.rows is not None or "normal" not in request.regimes_of(op):
         return
@@ -167,20 +171,33 @@ def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
     def case(lead: tuple[int, ...], **layout: Any) -> Case:
         return request.template(op, dtype, width, "normal", lead, origin="layout", **layout)
 
+    def chosen(turn: int, among: Sequence[str]) -> bool:
+        return bool(among) and dtype == among[(list(request.contracts).index(op) + turn) % len(among)]
+
     yield case((0,))
     yield case(())
     yield case((2, 3))
     yield case((3,), padding=8)
-    yield case((3,), padding=3)
-    for name in operation.inputs:
-        yield case((3,), misaligned=(name,))
-    if operation.family != "add_norm":
+    if not operation.mutated:
         yield case((3,), out_given=True)
-        yield case((3,), misaligned=("output",), out_given=True)
     if operation.family != "gated":
-        if dtype != "fp32":
-            yield case((3,), weight_dtype="fp32")
         yield case((3,), eps=1e-5)
+
+    if chosen(0, request.dtypes):
+        yield case((3,), padding=3)
+        for name in row_buffers(operation):
+            yield case((3,), misaligned=(name,), out_given=name == "output")
+    if operation.family != "gated":
+        if chosen(1, request.dtypes):
+            yield case((3,), misaligned=("weight",))
+        if chosen(0, [d for d in request.dtypes if d != "fp32"]):
+            yield case((3,), weight_dtype="fp32")
+
+
+def row_buffers(op: Operator) -> tuple[str, ...]:
+    """The buffers that hold rows: the inputs but the weight, and the output where it has memory of its own."""
+    rows = tuple(name for name in op.inputs if name != "weight")
+    return rows if op.mutated else (*rows, "output")
 
 
 def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
@@ -192,7 +209,7 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
     lead = draw.choice(((), (draw.randint(1, most),), (draw.randint(1, 4), draw.randint(1, max(1, most // 4)))))
     if request.rows is not None:
         lead = (draw.choice(list(request.rows)),)
-    buffers = (*operation.inputs, *(() if operation.family == "add_norm" else ("output",)))
+    buffers = (*row_buffers(operation), *([] if operation.family == "gated" else ["weight"]))
     norm = operation.family != "gated"
     return request.template(
         op,

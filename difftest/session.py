@@ -86,10 +86,15 @@ def run(plan: Plan, on_case: Callable[[Case], None] = lambda case: None) -> Outc
 def _run_here(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -> None:
     candidate = resolve(plan.candidate)
     references = [resolve(name, "--against") for name in plan.against]
-    for index, case in enumerate(plan.cases):
-        if time.time() >= deadline:
-            return
-        keep(index, run_case(case, candidate, references))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are small: threads that wait for each other cost more than they bring
+    try:
+        for index, case in enumerate(plan.cases):
+            if time.time() >= deadline:
+                return
+            keep(index, run_case(case, candidate, references))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -> None:
