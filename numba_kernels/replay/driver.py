@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba import njit
 
-from .machine import Env, copy_bytes, fill_bytes, peek, poke, resume_thread
+from .machine import Env, copy_bytes, fill_bytes, njit, peek, poke, resume_thread
 from .sites import Fault, Kind
 
 WARP = 32
@@ -148,7 +147,7 @@ def _join_clocks(env, first, present):
 def _complete_barrier(env, kinds, waits, threads):
     """Every thread waits or has ended. Release the barrier: 0, or 1 when every thread has ended; otherwise minus a fault."""
     ended, masks = peek(env, ENDED), peek(env, MASKS)
-    waiting = I64(-1)
+    waiting: Any = I64(-1)
     for t in range(threads):
         site = peek(waits, t)
         if site == 0:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.core.errors import NumbaError
 
 from . import disk, driver, machine, shadow
@@ -23,7 +22,7 @@ from .errors import (
     UninitializedRead,
 )
 from .locations import Location, location_of
-from .machine import Env
+from .machine import Env, njit
 from .rewrite import JIT_OPTIONS, Program, is_device_function, python_function, rewrite
 from .sites import Fault
 
@@ -75,7 +74,7 @@ class _Compiled:
         file = disk.entry_file(text, {**namespace, "kernel": self._content()}) if mode == "fast" else None
         exec(compile(text, str(file or f"<replay of {self.program.name}>"), "exec"), namespace)
         entry = namespace["make_thread" if self.program.sites else "run_plain"]
-        self.entry = njit(nogil=True, cache=file is not None)(entry)
+        self.entry = njit(nogil=True, no_cfunc_wrapper=True, cache=file is not None)(entry)
         self.parameters = count
 
     def _content(self) -> Any:
@@ -284,7 +283,7 @@ class _Launch:
                 raise
             raise self.error(KernelException, f"{type(error).__name__}: {error}") from error
 
-    # --- errors -----------------------------------------------------------------------------------------------------
+    # --- errors ------------------------------------------------------------------------------------------------------
 
     def error(
         self, kind: type[ReplayError], reason: str, thread: int | None = None, location: Location | None = None

@@ -9,10 +9,16 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import numba
 from llvmlite import ir
+from numba import extending
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
+
+# Numba's annotations describe the function that is decorated, not what compiled code calls.
+intrinsic: Any = extending.intrinsic
+overload: Any = extending.overload
+njit: Any = numba.njit
 
 
 class Env(enum.IntEnum):
@@ -136,7 +142,7 @@ def lane_of(typingctx, thread):
     return types.int32(types.int64), codegen
 
 
-# --- collectives: a lane offers what it brings before it waits, and takes the answer after ---------------------------------
+# --- collectives: a lane offers what it brings before it waits, and takes the answer after ---------------------------
 
 
 def _env_word(builder: Any, env: Any, word: int) -> Any:
@@ -263,14 +269,15 @@ def finish(typingctx, env, thread):
     return types.void(types.int64, types.int64), codegen
 
 
-# --- memory --------------------------------------------------------------------------------------------------------------------
+# --- memory ----------------------------------------------------------------------------------------------------------
 
 
 def _array(context: Any, builder: Any, kind: Any, address: Any, extents: list) -> Any:
     """A C-contiguous array at an address; it owns nothing."""
     element = context.get_data_type(kind.dtype)
     itemsize = context.get_abi_sizeof(element)
-    strides, step = [], I64(itemsize)
+    strides: list = []
+    step = I64(itemsize)
     for extent in reversed(extents):
         strides.insert(0, step)
         step = builder.mul(step, extent)
@@ -283,7 +290,7 @@ def _array_type(dtype: Any, shape: Any) -> Any:
     """The array type for a dtype and a shape of literal integers; (type, extents) or None."""
     if not isinstance(dtype, types.DType | types.NumberClass):
         return None
-    extents = shape if isinstance(shape, types.BaseTuple) else (shape,)
+    extents = tuple(shape) if isinstance(shape, types.BaseTuple) else (shape,)  # type: ignore[arg-type]
     if not all(isinstance(e, types.IntegerLiteral) for e in extents):
         return None
     return types.Array(dtype.dtype, len(extents), "C"), [I64(e.literal_value) for e in extents]
@@ -392,7 +399,7 @@ def copy_bytes(typingctx, target, source, count):
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-# --- resumable threads: a Numba generator is a struct {resume index, arguments, live variables} and a function on it --------
+# --- resumable threads: a Numba generator is a struct {resume index, arguments, live variables} and a function on it -
 
 
 @intrinsic
@@ -416,7 +423,7 @@ def thread_image(typingctx, generator, address):
 
 @intrinsic
 def resume_thread(typingctx, resume, address):
-    """Run the thread at ``address`` to its next wait: the number of the site where it waits, 0 at its end. Raises what it raises."""
+    """Run the thread at ``address`` to its next wait: the site where it waits, 0 at its end. Raises what the thread raises."""
 
     def codegen(context, builder, sig, args):
         conv = context.call_conv

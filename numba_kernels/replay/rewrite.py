@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numba import cuda, njit
+from numba import cuda
 from numba import types as numba_types
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
@@ -30,7 +30,7 @@ from numba.np.numpy_support import as_dtype
 from . import machine, shadow
 from .errors import UnsupportedKernel
 from .locations import Location, number_of
-from .machine import Env
+from .machine import Env, njit
 from .sites import Kind, Site
 
 SHUFFLES = {getattr(cuda, name): name for name in machine.OFFER_SHUFFLE}
@@ -63,7 +63,12 @@ DIM3 = {
     cuda.blockDim: (Env.DIM_X, Env.DIM_Y, Env.DIM_Z),
     cuda.gridDim: (Env.GRID_X, Env.GRID_Y, Env.GRID_Z),
 }
-JIT_OPTIONS = {"boundscheck": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+JIT_OPTIONS: dict[str, Any] = {
+    "boundscheck": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 MACHINE = [
     "peek",
     "poke",
@@ -286,7 +291,7 @@ class Rewriter:
         self.restores = False  # a function compiled by itself gives its caller's line back
         self._collective: dict[int, bool] = {}
 
-    # --- small things -----------------------------------------------------------------------------------------------
+    # --- small things ------------------------------------------------------------------------------------------------
 
     def error(self, reason: str, node: ast.AST | None = None) -> UnsupportedKernel:
         where = "" if self.scope.name == self.program.name else f" (in {self.scope.name})"
@@ -346,7 +351,7 @@ class Rewriter:
             self.place(inner[0])
         return inner
 
-    # --- statements -------------------------------------------------------------------------------------------------
+    # --- statements --------------------------------------------------------------------------------------------------
 
     def statement(self, node: ast.stmt) -> None:
         self.line = node.lineno
@@ -479,7 +484,7 @@ class Rewriter:
         made.lineno, made.col_offset = node.lineno, 0
         self.out.append(made)
 
-    # --- expressions ------------------------------------------------------------------------------------------------
+    # --- expressions -------------------------------------------------------------------------------------------------
 
     def sequence(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
         """Rewrite expressions that are evaluated one after the other; what precedes a collective is kept in a variable."""
@@ -614,7 +619,7 @@ class Rewriter:
         self.emit(ast.Expr(ast.Call(_load("__write"), [_load("__env"), *kept], [])))
         return kept[0], kept[1]
 
-    # --- calls ------------------------------------------------------------------------------------------------------
+    # --- calls -------------------------------------------------------------------------------------------------------
 
     def value_Call(self, node: ast.Call) -> ast.expr:
         target = self.scope.value(node.func)
@@ -676,8 +681,8 @@ class Rewriter:
         """``cuda.shared.array`` or ``cuda.local.array``: an array at a fixed place of the block's or the thread's memory."""
         given = dict(zip(("shape", "dtype", "alignment"), node.args, strict=False))
         given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
-        shape = self.scope.constant(given["shape"]) if "shape" in given else UNKNOWN
-        dtype = self.scope.value(given["dtype"]) if "dtype" in given else UNKNOWN
+        shape: Any = self.scope.constant(given["shape"]) if "shape" in given else UNKNOWN
+        dtype: Any = self.scope.value(given["dtype"]) if "dtype" in given else UNKNOWN
         kind = "shared" if shared else "local"
         if shape is UNKNOWN:
             raise self.error(f"the shape of a cuda.{kind}.array is not a constant", node)
@@ -852,7 +857,7 @@ class Rewriter:
             program.namespace[made] = njit(**JIT_OPTIONS)(program.namespace[made])
         return program.compiled[scope.function]
 
-    # --- whole functions --------------------------------------------------------------------------------------------
+    # --- whole functions ---------------------------------------------------------------------------------------------
 
     def whole(self, name: str) -> str:
         """Rewrite the function under the name ``name`` and put it, not compiled, in the program's namespace."""

@@ -16,10 +16,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import int64, njit, types
-from numba.extending import overload
+from numba import int64, types
 
-from .machine import Env, base_address, peek, poke
+from .machine import Env, base_address, njit, overload, peek, poke
 from .sites import Fault
 
 STAMP = 4  # words: interval (0: never), thread (NOBODY: an access that the replay can't see), clock, location
@@ -163,7 +162,7 @@ def _check_overload(env, array, index, writes):
             check_access(env, base_address(array) + at * array.strides[0], array.itemsize, writes)
 
         return one_axis
-    is_tuple = isinstance(index, types.BaseTuple) and all(isinstance(t, types.Integer) for t in index)
+    is_tuple = isinstance(index, types.BaseTuple) and all(isinstance(t, types.Integer) for t in index)  # type: ignore[attr-defined]
     if isinstance(array, types.Array) and is_tuple and len(index) == array.ndim == 2:
 
         def two_axes(env, array, index, writes):

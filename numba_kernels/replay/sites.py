@@ -1,4 +1,4 @@
-"""The places where threads wait for each other, and what a launch can report about them. Plain numbers: compiled code reads them."""
+"""The places where threads wait for each other, and the faults that a launch can report: plain numbers in compiled code."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def run(kernel, block, *args, grid=1, check="fast", **options):
     ReplayKernel(kernel, check=check).launch(grid, block, args, **options)
 
 
-# --- indices --------------------------------------------------------------------------------------------------------------
+# --- indices ---------------------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -53,7 +53,7 @@ def test_grid_of_two_dimensions_and_gridsize():
     assert (out == 6).all()
 
 
-# --- warp collectives -----------------------------------------------------------------------------------------------------
+# --- warp collectives ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64])
@@ -196,7 +196,7 @@ def _up(turns):
     return index
 
 
-# --- blocks that are not whole warps, lanes that left -----------------------------------------------------------------------
+# --- blocks that are not whole warps, lanes that left ----------------------------------------------------------------
 
 
 @BOTH
@@ -229,7 +229,7 @@ def test_lanes_that_returned_early_are_not_waited_for(check):
     np.testing.assert_array_equal(y, np.where(np.arange(96) < 50, np.arange(96) ^ 1, -1))
 
 
-# --- memory -----------------------------------------------------------------------------------------------------------------
+# --- memory ----------------------------------------------------------------------------------------------------------
 
 
 def test_unwritten_shared_and_local_floats_are_nan_in_every_block():
@@ -282,7 +282,7 @@ def test_dynamic_shared_memory_starts_after_the_static_and_aliases_itself(check)
     np.testing.assert_array_equal(y, 0x3F800000 + np.where(np.arange(16) < 5, 7 * 16, 0))
 
 
-# --- device functions ---------------------------------------------------------------------------------------------------------
+# --- device functions ------------------------------------------------------------------------------------------------
 
 
 @cuda.jit(device=True, inline="always")
@@ -370,7 +370,7 @@ def test_schedules_give_a_right_kernel_the_same_bits():
     assert len(results) == 1
 
 
-# --- compiled forms -----------------------------------------------------------------------------------------------------------
+# --- compiled forms --------------------------------------------------------------------------------------------------
 
 
 def test_equal_kernels_share_their_compiled_form_and_different_constants_do_not():
@@ -393,7 +393,7 @@ def test_a_branch_on_a_constant_is_not_compiled():
     use_shared = False
 
     def kernel(y):
-        if use_shared:
+        if use_shared:  # noqa: SIM108
             buffer = cuda.shared.array(4, float32)
         else:
             buffer = cuda.local.array(4, float64)

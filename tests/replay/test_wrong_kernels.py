@@ -43,7 +43,7 @@ def found(kernel, kind, block, *args, grid=1, check="fast", **options):
     return error
 
 
-# --- barriers -----------------------------------------------------------------------------------------------------------------
+# --- barriers --------------------------------------------------------------------------------------------------------
 
 
 def test_a_barrier_that_half_the_block_skips():
@@ -81,7 +81,7 @@ def test_a_loop_that_threads_leave_at_different_turns():
     assert found(kernel, DivergentBarrier, 64, np.zeros(1)).thread == 0
 
 
-# --- warp collectives -----------------------------------------------------------------------------------------------------------
+# --- warp collectives ------------------------------------------------------------------------------------------------
 
 
 def test_a_shuffle_in_a_branch_that_not_every_lane_takes():
@@ -100,7 +100,7 @@ def test_a_shuffle_in_a_branch_that_not_every_lane_takes():
 def test_the_same_shuffle_at_two_sites():
     def kernel(x):
         t = cuda.threadIdx.x
-        if t < 8:
+        if t < 8:  # noqa: SIM108
             v = cuda.shfl_sync(ALL, x[t], 0)  # here
         else:
             v = cuda.shfl_sync(ALL, x[t], 0)
@@ -157,7 +157,7 @@ def test_a_shuffle_that_reads_a_lane_that_has_returned():
     assert found(kernel, MaskError, 32, np.zeros(64, np.float32)).thread == 4
 
 
-# --- bounds ---------------------------------------------------------------------------------------------------------------------
+# --- bounds ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("check", ["fast", "full"])
@@ -242,7 +242,7 @@ def test_an_intrinsic_that_refuses_its_index_is_reported_alike():
     assert "access outside the buffer" in error.reason
 
 
-# --- the full check ---------------------------------------------------------------------------------------------------------------
+# --- the full check --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [float32, int32])
@@ -287,7 +287,7 @@ def test_a_missing_barrier_is_found_in_every_schedule(seed):
         s[t] = t
         y[t] = s[63 - t]
 
-    with pytest.raises((DataRace, UninitializedRead), match="kernel, test_wrong_kernels.py:"):
+    with pytest.raises((DataRace, UninitializedRead), match=r"kernel, test_wrong_kernels\.py:"):
         ReplayKernel(kernel, check="full").launch(1, 64, (np.zeros(64),), schedule_seed=seed)
 
 
@@ -420,7 +420,7 @@ def test_a_described_intrinsic_is_followed():
     assert found(kernel, OutOfBounds, 32, np.zeros(0), check="full").thread == 0
 
 
-# --- forms that are refused ---------------------------------------------------------------------------------------------------------
+# --- forms that are refused ------------------------------------------------------------------------------------------
 
 
 def in_a_while_condition(x):

@@ -1,0 +1,90 @@
+"""Compiled kernels on disk: a second process finds them, a change of anything they depend on does not."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from numba_kernels.replay import disk
+
+PROGRAM = """
+import sys
+import numpy as np
+from llvmlite import ir
+from numba import cuda, types
+from numba.extending import intrinsic
+from numba_kernels.replay import OutOfBounds, ReplayKernel, launch
+
+{definitions}
+
+x = np.arange(64.0)
+kernel = ReplayKernel(make())
+kernel.launch(1, 64, (x,))
+assert np.array_equal(x, {expected}), x
+try:
+    kernel.launch(2, 64, (x,))
+except OutOfBounds as error:
+    assert error.thread == 0 and error.block == (1, 0, 0) and error.line > 0, error
+else:
+    raise AssertionError("no error")
+entry = kernel._get().entry
+print(sum(entry.stats.cache_hits.values()), sum(entry.stats.cache_misses.values()))
+"""
+
+DEFINITIONS = """
+@intrinsic
+def add_one(typingctx, value):
+    def codegen(context, builder, sig, args):
+        return builder.fadd(args[0], ir.Constant(ir.DoubleType(), 1.0))
+    return types.float64(types.float64), codegen
+
+def make(factor=2):
+    def kernel(x):
+        t = cuda.grid(1)
+        v = cuda.shfl_xor_sync(0xFFFFFFFF, x[t], 1)
+        x[t] = add_one(v) * factor
+    return kernel
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_program(definitions, expected):
+        file = tmp_path / "program.py"
+        file.write_text(textwrap.dedent(PROGRAM).format(definitions=definitions, expected=expected))
+        environment = {**os.environ, disk.VARIABLE: str(tmp_path / "kept"), "PYTHONPATH": os.getcwd()}
+        done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run_program
+
+
+def test_a_second_process_compiles_nothing_and_a_changed_kernel_is_compiled_again(run):
+    mirrored = "((np.arange(64) ^ 1) + 1.0) * 2"
+    assert run(DEFINITIONS, mirrored) == "0 1"
+    assert run(DEFINITIONS, mirrored) == "1 0"
+    changed_intrinsic = DEFINITIONS.replace("1.0))", "5.0))")
+    assert run(changed_intrinsic, "((np.arange(64) ^ 1) + 5.0) * 2") == "0 1"
+    changed_constant = DEFINITIONS.replace("factor=2", "factor=3")
+    assert run(changed_constant, "((np.arange(64) ^ 1) + 1.0) * 3") == "0 1"
+
+
+def test_a_digest_tells_values_apart_and_not_objects():
+    def make(value):
+        return lambda: value
+
+    assert disk.digest(make(1)) == disk.digest(make(1))
+    values = [1, 1.0, True, "1", None, np.float32(1), np.float64(1), (1,), ((1,),), -0.0, 0.0, np.dtype("f4"), np.float32]
+    assert len({disk.digest(make(v)) for v in values}) == len(values)
+
+
+def test_what_cannot_be_digested_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv(disk.VARIABLE, str(tmp_path))
+    assert disk.entry_file("text", {"a": 1}) is not None
+    assert disk.entry_file("text", {"a": np.zeros(3)}) is None
+    monkeypatch.setenv(disk.VARIABLE, "")
+    assert disk.entry_file("text", {"a": 1}) is None
