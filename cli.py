@@ -112,6 +112,39 @@ def replay(case: str, **options: Any) -> int:
 
 
 @main.command(epilog=EXIT_STATUS)
+@click.option("--ops", default="", metavar="NAMES", help="Operators.  [default: fused_add_rmsnorm,silu_and_mul,rmsnorm]")
+@click.option("--shapes", default="", metavar="RxW,…", help="Output rows x width.  [default: the README's, by operator]")
+@click.option("--dtypes", default="", metavar="NAMES", help="Storage dtypes.  [default: bf16, and a few points of the others]")
+@click.option("--peers", default="", metavar="NAMES", help="Providers beside ours.  [default: all that have the operator]")
+@click.option("--device", default="auto", metavar="auto|cuda[:N]", show_default=True, help="The GPU.")
+@click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new point after this time.")
+@click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Result file, written again after every point.")
+@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Write GB/s as SVG files (needs matplotlib).")
+@click.option(
+    "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Measure nothing: report what a result file holds."
+)
+@click.option("--markdown", is_flag=True, help="Print the tables as Markdown.")
+def bench(**options: Any) -> int:
+    """Measure device and host time beside other implementations."""
+    from difftest.bench.command import bench
+
+    return bench(**options)
+
+
+@main.command(epilog=EXIT_STATUS)
+@click.option("--op", default="fused_add_rmsnorm,rmsnorm,silu_and_mul", metavar="NAMES", show_default=True, help="Operators.")
+@click.option("--rows", default=128, show_default=True, help="Output rows.")
+@click.option("--width", default=4096, show_default=True, help="Width of an output row.")
+@click.option("--dtype", default="bf16", metavar="NAME", show_default=True, help="Storage dtype.")
+@click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write the ledger as JSON.")
+def ledger(**options: Any) -> int:
+    """Count the bytes an operator moves, fused and split, with and without its contract."""
+    from difftest.ledger import show
+
+    return show(**options)
+
+
+@main.command(epilog=EXIT_STATUS)
 def doctor() -> int:
     """Show what is installed and usable here."""
     from difftest.doctor import doctor

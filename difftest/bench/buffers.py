@@ -1,0 +1,65 @@
+"""Prepared buffer sets: every call of a graph gets its own, all with the same first values. Imports torch."""
+
+from __future__ import annotations
+
+import torch
+
+from difftest.bench.plan import ALIGNMENT, EPS, Point
+
+Arguments = tuple[torch.Tensor | float, ...]
+
+
+class BufferSets:
+    """`count` sets of one point's inputs, each buffer at its own aligned place; one weight, as in a layer.
+
+    The values are those a transformer's residual stream has: unit normal rows, a weight near one (near zero for Gemma, whose
+    bias is one).
+    """
+
+    def __init__(self, point: Point, count: int, device: torch.device, seed: int = 0) -> None:
+        self.point = point
+        self.count = count
+        generator = torch.Generator(device).manual_seed(seed)
+        family = point.operator.family
+        row = point.width * (2 if family == "gated" else 1)
+        names = [name for name in point.operator.inputs if name != "weight"]
+
+        def normal(*shape: int) -> torch.Tensor:
+            return torch.empty(shape, dtype=point.storage, device=device).normal_(generator=generator)
+
+        self.first = {name: normal(point.rows, row) for name in names}
+        self.weight = None if family == "gated" else normal(point.width) * 0.1 + (1.0 - point.operator.weight_bias)
+        elements = point.rows * row
+        step = -(-elements * point.storage.itemsize // ALIGNMENT) * ALIGNMENT // point.storage.itemsize
+        self._pools = {
+            name: torch.zeros(count, step, dtype=point.storage, device=device)[:, :elements].view(count, point.rows, row)
+            for name in names
+        }
+
+    def refresh(self) -> None:
+        """Gives every set its first values again."""
+        for name, pool in self._pools.items():
+            pool.copy_(self.first[name])
+
+    def tensors(self, index: int) -> dict[str, torch.Tensor]:
+        """The buffers of one set by name, the weight among them."""
+        found = {name: pool[index] for name, pool in self._pools.items()}
+        return found if self.weight is None else {**found, "weight": self.weight}
+
+    def arguments(self, index: int) -> Arguments:
+        """The positional arguments of one call."""
+        tensors = tuple(self.tensors(index).values())
+        return tensors if self.weight is None else (*tensors, EPS)
+
+
+class CopyPairs:
+    """`count` pairs of buffers of half of `moved` bytes: a copy from one to the other reads and writes `moved` bytes."""
+
+    def __init__(self, moved: int, count: int, device: torch.device) -> None:
+        half = -(-moved // 2)
+        step = -(-half // ALIGNMENT) * ALIGNMENT
+        source, target = torch.zeros(2, count, step, dtype=torch.uint8, device=device)[:, :, :half]
+        self.pairs = list(zip(target, source, strict=True))
+
+    def refresh(self) -> None:
+        """Nothing: a copy leaves its source as it was."""

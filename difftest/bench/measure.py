@@ -1,0 +1,199 @@
+"""One point: everyone captured, then timed in turns, then checked. Imports this package and `reference.providers`.
+
+The result is plain data, ready for the file. A provider ends as `ok`, as `wrong` (timed, but its result fails the check),
+or as `skipped`, with the reason.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from difftest.bench import check, plan
+from difftest.bench.buffers import BufferSets, CopyPairs
+from difftest.bench.machine import uses_pdl
+from difftest.bench.plan import COPY, Point
+from difftest.bench.timer import Captured, Timer
+from reference.contracts import Contract
+from reference.providers import Provider
+
+ROUNDS = 5
+REPLAYS = 3  # a turn; with the rounds, 15 samples
+LONG = 0.02  # seconds; a replay longer than this takes one a turn
+
+
+class DeviceLost(RuntimeError):
+    """A CUDA error stuck to the process: nothing more can be measured in it."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A provider, or the copy, ready to be timed."""
+
+    name: str
+    captured: Captured
+    refresh: Callable[[], None]
+    seconds: float  # to warm up and capture
+    contract: Contract | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    samples: list[float] = field(default_factory=list)  # seconds a call
+
+
+def point(where: Point, providers: Sequence[Provider], timer: Timer, device: torch.device) -> dict[str, Any]:
+    """Times `providers` and a copy at one point. A provider's failure becomes its row; DeviceLost where all is lost."""
+    calls = plan.calls(where, plan.pool_bytes(timer.free_bytes(), len(providers)))
+    sets = BufferSets(where, calls, device)
+    sets.refresh()
+    entries: list[_Entry] = []
+    rows: dict[str, dict[str, Any]] = {}
+    for provider in providers:
+        entered = _enter(provider, where, sets, timer, device)
+        if isinstance(entered, _Entry):
+            entries.append(entered)
+        else:
+            rows[provider.name] = entered
+    copied = _enter_copy(where, calls, timer, device) if entries else None
+    _take_turns([*entries, copied] if copied else entries, calls, timer)
+    copy = timing(copied.samples, where.moved) if copied else None
+    for entry in entries:
+        row = {"provider": entry.name, **_checked(entry, where, sets, timer), **entry.facts}
+        row.update(timing(entry.samples, where.moved))
+        if copy:
+            row["share_of_copy"] = round(row["gbps"] / copy["gbps"], 4)
+        rows[entry.name] = {**row, "seconds_to_prepare": round(entry.seconds, 3)}
+    return {**head(where), "calls": calls, "copy": copy, "results": [rows[provider.name] for provider in providers]}
+
+
+def head(where: Point) -> dict[str, Any]:
+    """What names a point in the file, and the bytes that its GB/s divide by."""
+    return {"op": where.op, "dtype": where.dtype, "rows": where.rows, "width": where.width, "bytes": where.moved}
+
+
+def timing(samples: Sequence[float], moved: int) -> dict[str, Any]:
+    """Seconds a call, many times over -> median, spread and GB/s (10^9 bytes of the ledger's fused form a second)."""
+    microseconds = sorted(1e6 * sample for sample in samples)
+    median = statistics.median(microseconds)
+    return {
+        "us": {
+            "median": round(median, 4),
+            "p10": round(_quantile(microseconds, 0.1), 4),
+            "p90": round(_quantile(microseconds, 0.9), 4),
+            "samples": len(microseconds),
+        },
+        "gbps": round(moved / median / 1e3, 2),
+    }
+
+
+def skipped(name: str, reason: str) -> dict[str, Any]:
+    """The row of a provider that was not timed."""
+    return {"provider": name, "status": "skipped", "reason": reason}
+
+
+def native_call(provider: Provider, op: str) -> Callable:
+    """The provider's own form of `op`; our own without the wrapper that returns what was written in place."""
+    return provider.function(op) if provider.name == plan.OURS else provider.native(op)
+
+
+def outputs_of(where: Point, returned: Any, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Output name -> tensor, from what a call returned, or from the buffers that it wrote."""
+    if where.operator.family != "add_norm":
+        return {"output": returned}
+    output, residual = (tensors["input"], tensors["residual"]) if returned is None else returned[:2]
+    return {"output": output, "residual": residual}
+
+
+def first_line(error: BaseException) -> str:
+    """An error in a line of bounded length."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+
+
+def lost(timer: Timer) -> str | None:
+    """Why the device can't be used any more, or None."""
+    try:
+        timer.synchronize()
+    except Exception as error:  # whatever CUDA says by now
+        return first_line(error)
+    return None
+
+
+def _enter(provider: Provider, where: Point, sets: BufferSets, timer: Timer, device: torch.device) -> _Entry | dict[str, Any]:
+    start = time.perf_counter()
+    try:
+        claimed = provider.claims(where.op)
+        reason = (
+            (f"{provider.name} has no {where.op}" if claimed is None else None)
+            or provider.unavailable(device)
+            or provider.refuses(where.op, where.storage, where.width, device)
+        )
+        if reason:
+            return skipped(provider.name, reason)
+        native = native_call(provider, where.op)
+        calls = [partial(native, *sets.arguments(index)) for index in range(sets.count)]
+        timer.warm(calls[:2])
+        captured = timer.capture(calls)
+        facts = {
+            "contract": claimed.code if claimed else "",
+            "in_place": bool(provider.in_place) and where.operator.family == "add_norm",
+            "pdl": uses_pdl(provider.name, device),
+        }
+        return _Entry(provider.name, captured, sets.refresh, time.perf_counter() - start, claimed, facts)
+    except Exception as error:  # a foreign library may raise anything; one peer's failure is not the run's
+        reason = first_line(error)
+    why = lost(timer)
+    if why:
+        raise DeviceLost(f"{where}: after {provider.name} failed with {reason}: {why}")
+    gc.collect()
+    timer.release()
+    return skipped(provider.name, reason)
+
+
+def _enter_copy(where: Point, calls: int, timer: Timer, device: torch.device) -> _Entry | None:
+    try:
+        pairs = CopyPairs(where.moved, calls, device)
+        copies = [partial(target.copy_, source) for target, source in pairs.pairs]
+        timer.warm(copies[:1])
+        return _Entry(COPY, timer.capture(copies), pairs.refresh, 0.0)
+    except RuntimeError:  # out of memory: the point is worth having without it
+        return None
+
+
+def _take_turns(entries: Sequence[_Entry], calls: int, timer: Timer) -> None:
+    by_name = {entry.name: entry for entry in entries}
+    timer.wake()
+    for order in plan.turns(list(by_name), ROUNDS):
+        for name in order:
+            entry = by_name[name]
+            long = bool(entry.samples) and entry.samples[0] * calls > LONG
+            seconds = timer.turn(entry.captured, 1 if long else REPLAYS, entry.refresh)
+            entry.samples += [each / calls for each in seconds]
+
+
+def _checked(entry: _Entry, where: Point, sets: BufferSets, timer: Timer) -> dict[str, Any]:
+    """Replays once more on fresh values; the first set's result and the last one's are looked at."""
+    assert entry.contract is not None
+    timer.replay(entry.captured, entry.refresh)
+    inputs = sets.first if sets.weight is None else {**sets.first, "weight": sets.weight}
+    largest: dict[str, int] = {}
+    for index in dict.fromkeys((0, sets.count - 1)):
+        actual = outputs_of(where, entry.captured.outputs[index], sets.tensors(index))
+        ulp, reason = check.wrong(where, inputs, actual, entry.contract)
+        largest = {name: max(value, largest.get(name, 0)) for name, value in ulp.items()}
+        if reason:
+            return {"status": "wrong", "reason": f"call {index}: {reason}", "max_ulp": largest}
+    return {"status": "ok", "max_ulp": largest}
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Linear between the two samples beside the place."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])

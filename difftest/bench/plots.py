@@ -1,0 +1,106 @@
+"""GB/s against rows and against width as SVG files, one colour a provider, ours drawn over the others. Needs matplotlib."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from difftest.bench import results
+from difftest.bench.plan import OURS
+from difftest.bench.results import Measured
+
+# Told apart with colour-blind eyes too (Okabe and Ito), and a marker each for print.
+_COLOURS = {
+    OURS: "#d55e00",
+    "flashinfer": "#0072b2",
+    "flashinfer-cuda": "#0072b2",
+    "flashinfer-cute": "#56b4e9",
+    "quack": "#009e73",
+    "triton": "#cc79a7",
+    "liger": "#b8a000",
+    "torch-compile": "#666666",
+    "torch-rmsnorm": "#a0a0a0",
+    "hf": "#c4c4c4",
+}
+_MARKERS = "osD^vPX<>h"
+
+
+def write(folder: Path, document: dict[str, Any]) -> list[Path]:
+    """Writes OP-DTYPE-rows.svg and OP-DTYPE-width.svg where there are two points or more to join. Returns the files."""
+    written = []
+    points = results.measured(document)
+    for op, dtype in dict.fromkeys((point.op, point.dtype) for point in points):
+        mine = [point for point in points if (point.op, point.dtype) == (op, dtype)]
+        for axis, chosen, note in (
+            ("rows", *_one_width(mine)),
+            ("width", *_largest_of_each_width(mine)),
+        ):
+            if len(chosen) >= 2:
+                path = folder / f"{op}-{dtype}-{axis}.svg"
+                _draw(path, f"{op}, {dtype}{note}", axis, chosen)
+                written.append(path)
+    return written
+
+
+def _one_width(points: Sequence[Measured]) -> tuple[list[Measured], str]:
+    """The points of the width that has the most of them, by rows."""
+    width, _ = Counter(point.width for point in points).most_common(1)[0]
+    return sorted((p for p in points if p.width == width), key=lambda p: p.rows), f", width {width}"
+
+
+def _largest_of_each_width(points: Sequence[Measured]) -> tuple[list[Measured], str]:
+    """For each width the point that moves the most, by width."""
+    by_width: dict[int, Measured] = {}
+    for point in points:
+        if point.width not in by_width or point.bytes > by_width[point.width].bytes:
+            by_width[point.width] = point
+    return [by_width[width] for width in sorted(by_width)], ", the most rows of each width"
+
+
+def _draw(path: Path, title: str, axis: str, points: list[Measured]) -> None:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.6), layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.subplots()
+    place: Callable[[Measured], int] = (lambda p: p.rows) if axis == "rows" else (lambda p: p.width)
+    names = results.providers(points)
+    for number, name in enumerate(reversed(names)):  # ours last, over the others
+        with_it = [point for point in points if name in point.gbps]
+        ours = name == OURS
+        axes.plot(
+            [place(point) for point in with_it],
+            [point.gbps[name] for point in with_it],
+            label=name,
+            color=_COLOURS.get(name, "#444444"),
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=7 if ours else 4,
+            linewidth=3 if ours else 1.3,
+            linestyle="--" if name == "flashinfer" else "-",
+            zorder=10 if ours else 3,
+        )
+    copied = [(place(point), point.copy_gbps) for point in points if point.copy_gbps]
+    axes.plot(
+        [where for where, _ in copied],
+        [gbps for _, gbps in copied],
+        label="copy of the same bytes",
+        color="#000000",
+        linewidth=1,
+        linestyle=":",
+    )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([place(point) for point in points], [f"{place(point):,}" for point in points], rotation=30, ha="right")
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(axis)
+    axes.set_ylabel("GB/s")
+    axes.set_title(title, fontsize=11)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes.get_legend_handles_labels()
+    order = [*range(len(names) - 1, -1, -1), len(names)]
+    axes.legend([handles[i] for i in order], [labels[i] for i in order], fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.savefig(path)

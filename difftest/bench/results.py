@@ -1,0 +1,170 @@
+"""A result file read back: points, medians, ratios, means. Every number in a table or a README is computed here, from the file.
+
+Ratios are times: ours over a peer's, so below 1 ours is the faster. Imports `difftest.errors` and this package's run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from difftest.bench.plan import OURS
+from difftest.bench.run import SCHEMA
+from difftest.errors import UsageError
+
+FEW_ROWS = 128  # a decode step's batch, where launch and latency count
+MUCH = 128 * 2**20  # bytes moved, from which on memory is what counts
+WIDE = 65536  # from this width on a row does not fit one block's registers
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One point of a result file: times in microseconds and GB/s of those providers whose result was right."""
+
+    op: str
+    dtype: str
+    rows: int
+    width: int
+    bytes: int
+    us: dict[str, float]
+    gbps: dict[str, float]
+    copy_gbps: float | None
+    left_out: dict[str, str]  # provider -> "skipped: ..." or "wrong: ..."
+
+    @property
+    def shape(self) -> str:
+        """`rows x width`."""
+        return f"{self.rows} x {self.width}"
+
+    @property
+    def fastest_peer(self) -> str | None:
+        """The fastest provider that is not ours; None without any."""
+        peers = [name for name in self.us if name != OURS]
+        return min(peers, key=self.us.__getitem__, default=None)
+
+    def ratio(self, peer: str | None = None) -> float | None:
+        """Our time over the peer's, the fastest one's unless named; None where either was not timed."""
+        peer = peer or self.fastest_peer
+        if peer is None or OURS not in self.us or peer not in self.us:
+            return None
+        return self.us[OURS] / self.us[peer]
+
+    @property
+    def share_of_copy(self) -> float | None:
+        """Our GB/s over those of a copy of the same bytes in the same turns."""
+        return self.gbps[OURS] / self.copy_gbps if OURS in self.gbps and self.copy_gbps else None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a result file says in a few numbers; None where it holds nothing of the kind."""
+
+    points: int
+    compared: int  # points with a time of ours and of a peer
+    fastest: int  # of them, those where no peer is faster
+    mean: float | None
+    mean_few_rows: float | None
+    worst: tuple[float, Measured] | None
+    shares_of_copy: tuple[tuple[float, Measured], ...]  # where MUCH moves
+    shares_of_card: tuple[tuple[float, Measured], ...]
+    wide_to_quack: tuple[tuple[float, Measured], ...]
+    host: tuple[tuple[str, str, float], ...]  # operator, peer, our host time over the peer's
+    wrong: tuple[tuple[str, Measured, str], ...]  # provider, point, reason
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The document in a result file. UsageError, one line, where there is none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--summary: {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"--summary: {path} is not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UsageError(f"--summary: {path} is not a result of `bench` ({SCHEMA})")
+    return document
+
+
+def measured(document: dict[str, Any]) -> list[Measured]:
+    """The points of a document, in its order."""
+    found = []
+    for point in document["points"]:
+        right = [row for row in point["results"] if row["status"] == "ok"]
+        others = [row for row in point["results"] if row["status"] != "ok"]
+        found.append(
+            Measured(
+                point["op"],
+                point["dtype"],
+                point["rows"],
+                point["width"],
+                point["bytes"],
+                {row["provider"]: row["us"]["median"] for row in right},
+                {row["provider"]: row["gbps"] for row in right},
+                point["copy"]["gbps"] if point.get("copy") else None,
+                {row["provider"]: f"{row['status']}: {row['reason']}" for row in others},
+            )
+        )
+    return found
+
+
+def summarise(document: dict[str, Any]) -> Summary:
+    """The few numbers of a document."""
+    points = measured(document)
+    ratios = [(ratio, point) for point in points if (ratio := point.ratio()) is not None]
+    much = [point for point in points if point.bytes >= MUCH]
+    card = (document.get("card_copy") or {}).get("gbps")
+    return Summary(
+        points=len(points),
+        compared=len(ratios),
+        fastest=sum(ratio <= 1.0 for ratio, _ in ratios),
+        mean=geometric_mean(ratio for ratio, _ in ratios),
+        mean_few_rows=geometric_mean(ratio for ratio, point in ratios if point.rows <= FEW_ROWS),
+        worst=max(ratios, key=lambda pair: pair[0], default=None),
+        shares_of_copy=tuple((share, point) for point in much if (share := point.share_of_copy) is not None),
+        shares_of_card=tuple((point.gbps[OURS] / card, point) for point in much if card and OURS in point.gbps),
+        wide_to_quack=tuple(
+            (ratio, point) for point in points if point.width >= WIDE and (ratio := point.ratio("quack")) is not None
+        ),
+        host=tuple(_host_ratios(document)),
+        wrong=tuple(
+            (name, point, reason.removeprefix("wrong: "))
+            for point in points
+            for name, reason in point.left_out.items()
+            if reason.startswith("wrong: ")
+        ),
+    )
+
+
+def host_times(document: dict[str, Any]) -> list[tuple[str, str, dict[str, float]]]:
+    """(operator, `dtype rows x width`, provider -> median host microseconds) of each host measurement."""
+    return [
+        (
+            entry["op"],
+            f"{entry['dtype']} {entry['rows']} x {entry['width']}",
+            {row["provider"]: row["us"]["median"] for row in entry["results"] if row["status"] == "ok"},
+        )
+        for entry in document["host"]
+    ]
+
+
+def geometric_mean(ratios: Iterable[float]) -> float | None:
+    """exp of the mean logarithm; None of nothing."""
+    logarithms = [math.log(ratio) for ratio in ratios]
+    return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else None
+
+
+def providers(points: Sequence[Measured]) -> list[str]:
+    """Every provider with a time, ours first, the others as the file has them."""
+    names = dict.fromkeys(name for point in points for name in point.us)
+    return [*([OURS] if OURS in names else []), *(name for name in names if name != OURS)]
+
+
+def _host_ratios(document: dict[str, Any]) -> Iterable[tuple[str, str, float]]:
+    for op, _, times in host_times(document):
+        for peer in ("flashinfer", "triton"):
+            if OURS in times and peer in times:
+                yield op, peer, times[OURS] / times[peer]

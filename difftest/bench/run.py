@@ -1,0 +1,183 @@
+"""A whole run: point after point, the document saved after each, whatever stops it. Imports this package."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from difftest.bench import measure, plan, timer
+from difftest.bench.host import host
+from difftest.bench.plan import Point
+from difftest.bench.timer import Timer
+from reference.operators import OPERATORS
+from reference.providers import Provider
+
+SCHEMA = "numba-kernels/bench/1"
+CARD_COPY_BYTES = 2**32  # read and written; large beside any L2
+
+METHOD = (
+    "CUDA graph of N calls over N prepared buffer sets; before each replay, outside the events, every set gets its first "
+    "values again and the L2 is written over, then read clean; providers and a copy of the same bytes take turns; median of "
+    "the samples; GB/s from the fused form's bytes, the weight once a launch; results checked after timing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure, with whom, until when."""
+
+    points: Sequence[Point]
+    providers: Sequence[Provider]
+    device: torch.device
+    named: bool = False  # whether the peers were named, rather than the default
+    time_budget: float | None = None  # seconds
+
+
+Save = Callable[[Mapping[str, Any]], None]
+
+
+def run(
+    what: Plan,
+    clock: Timer,
+    about: Mapping[str, Any],
+    save: Save = lambda document: None,
+    on_point: Callable[[Point, Mapping[str, Any]], None] = lambda point, result: None,
+) -> dict[str, Any]:
+    """Measures every point that the time allows, and returns the document. Ctrl-C, and a lost device, end it early.
+
+    `about` goes into the document as it is; `save` gets the document after each point and at the end.
+    """
+    start = time.monotonic()
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "complete": False,
+        "stopped": None,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": 0.0,
+        **about,
+        "method": {
+            "timer": METHOD,
+            "rounds": measure.ROUNDS,
+            "replays": measure.REPLAYS,
+            "most_calls": plan.MOST_CALLS,
+            "flush_bytes": timer.FLUSH_BYTES,
+            "eps": plan.EPS,
+        },
+        "card_copy": None,
+        "points": [],
+        "host": [],
+        "not_run": [str(point) for point in what.points],
+    }
+
+    def keep() -> None:
+        document["seconds"] = round(time.monotonic() - start, 2)
+        save(document)
+
+    try:
+        with torch.no_grad():
+            _measure(what, clock, document, start, keep, on_point)
+    except KeyboardInterrupt:
+        document["stopped"] = "interrupted"
+    except measure.DeviceLost as error:
+        document["stopped"] = str(error)
+    except Exception as error:
+        document["stopped"] = measure.first_line(error)
+        keep()
+        raise
+    document["complete"] = not document["not_run"]
+    keep()
+    return document
+
+
+def _measure(
+    what: Plan,
+    clock: Timer,
+    document: dict[str, Any],
+    start: float,
+    keep: Callable[[], None],
+    on_point: Callable[[Point, Mapping[str, Any]], None],
+) -> None:
+    document["card_copy"] = _card_copy(clock, what.device)
+    keep()
+    _build_ahead(what)
+    smallest = plan.smallest(what.points)
+    for point in what.points:
+        if what.time_budget is not None and time.monotonic() - start >= what.time_budget:
+            document["stopped"] = "out of time"
+            return
+        _forget(clock)
+        began = time.monotonic()
+        result = _point(what, point, clock)
+        result["seconds"] = round(time.monotonic() - began, 2)
+        document["points"].append(result)
+        document["not_run"].remove(str(point))
+        keep()
+        on_point(point, result)
+        if smallest[point.op] == point:
+            # everyone, so with `flashinfer` itself, whose public function is what a user calls
+            document["host"].append(host(point, what.providers, clock, what.device))
+            keep()
+
+
+def _point(what: Plan, point: Point, clock: Timer) -> dict[str, Any]:
+    """The point's result; where it can't be measured at all (no memory, say), everyone is skipped with that reason."""
+    entrants = plan.entrants(point.op, what.providers, what.named)
+    try:
+        return measure.point(point, entrants, clock, what.device)
+    except measure.DeviceLost:
+        raise
+    except Exception as error:  # one point's failure is not the run's
+        reason = measure.first_line(error)
+    why = measure.lost(clock)
+    if why:
+        raise measure.DeviceLost(f"{point}: {reason}: {why}")
+    skips = [measure.skipped(provider.name, reason) for provider in entrants]
+    return {**measure.head(point), "calls": 0, "copy": None, "results": skips}
+
+
+def _card_copy(clock: Timer, device: torch.device) -> dict[str, Any] | None:
+    """This card's copy bandwidth: one copy of 2 GiB, or of what a small card allows."""
+    moved = min(CARD_COPY_BYTES, clock.free_bytes() // 4)
+    half = torch.zeros(2, max(1, moved // 2), dtype=torch.uint8, device=device)
+    captured = clock.capture([partial(half[0].copy_, half[1])])
+    clock.wake()
+    samples = clock.turn(captured, 9, lambda: None)
+    return {"bytes": 2 * half.shape[1], **measure.timing(samples, 2 * half.shape[1])}
+
+
+def _forget(clock: Timer) -> None:
+    """Drops the last point's graphs and memory, and what torch.compile learnt: each shape gets code of its own."""
+    gc.collect()
+    clock.release()
+    torch.compiler.reset()
+
+
+def _build_ahead(what: Plan) -> None:
+    """Builds FlashInfer's CUDA modules side by side: nvcc takes most of a minute for each, and waits for none of the others."""
+    builders: list[Callable[[], object]] = []
+    if what.device.type != "cuda":
+        return
+    names = {provider.name for provider in what.providers if provider.unavailable(what.device) is None}
+    ops = dict.fromkeys(OPERATORS[point.op] for point in what.points)
+    if "flashinfer-cuda" in names and any(op.family != "gated" for op in ops):
+        builders.append(lambda: import_module("flashinfer.norm").get_norm_module())
+    if "flashinfer" in names:
+        activations = [op.activation for op in ops if op.activation]
+        builders += [
+            partial(lambda kind: import_module("flashinfer.activation").get_act_and_mul_module(kind), kind)
+            for kind in activations
+        ]
+    if len(builders) < 2:
+        return
+    with ThreadPoolExecutor(len(builders)) as pool:
+        for future in [pool.submit(builder) for builder in builders]:
+            future.exception()  # a build that fails, fails again where its provider is entered, and is listed there

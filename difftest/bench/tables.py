@@ -1,0 +1,171 @@
+"""Tables of a result file, once as plain rows, shown through rich or as Markdown. Imports this package's results and rich."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from difftest.bench import results
+from difftest.bench.plan import OURS
+from difftest.bench.results import Measured, Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value in a table; the best of its row is `strong`."""
+
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A title, column heads, and rows; the first column is a name, the others are numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def tables(document: dict[str, Any]) -> list[Table]:
+    """Device time by operator and dtype, then host time."""
+    found = []
+    points = results.measured(document)
+    for (op, dtype), group in groupby(points, key=lambda point: (point.op, point.dtype)):
+        found.append(_times(f"{op}, {dtype}: microseconds on the device", list(group)))
+    host = [(f"{op}, {shape}", times) for op, shape, times in results.host_times(document) if times]
+    if host:
+        names = _ordered({name for _, times in host for name in times}, results.providers(points))
+        rows = tuple((Cell(what), *_numbers(times, names)) for what, times in host)
+        found.append(Table("Host time of a call, microseconds", ("call", *names), rows))
+    return found
+
+
+def facts(summary: Summary) -> list[tuple[str, str]]:
+    """The few numbers of a summary as (what, value), those that the file has nothing for left out."""
+    found = [
+        ("points with a time of ours and of a peer", f"{summary.compared} of {summary.points}"),
+        ("of them, no peer is faster", f"{summary.fastest}"),
+    ]
+    if summary.mean is not None:
+        found.append(("our time / fastest peer's, geometric mean", f"{summary.mean:.3f}"))
+    if summary.mean_few_rows is not None:
+        found.append((f"the same, up to {results.FEW_ROWS} rows", f"{summary.mean_few_rows:.3f}"))
+    if summary.worst:
+        ratio, point = summary.worst
+        found.append(("the same, worst", f"{ratio:.3f} ({_name(point)}, {point.fastest_peer})"))
+    for what, shares in (("a copy of the same bytes", summary.shares_of_copy), ("the card's copy", summary.shares_of_card)):
+        if shares:
+            low, at = min(shares, key=lambda pair: pair[0])
+            high = max(share for share, _ in shares)
+            found.append((f"our bandwidth / {what}, where 128 MiB or more move", f"{low:.1%} ({_name(at)}) to {high:.1%}"))
+    found += [(f"our time / quack's, {_name(point)}", f"{ratio:.3f}") for ratio, point in summary.wide_to_quack]
+    found += [(f"our host time / {peer}'s, {op}", f"{ratio:.2f}") for op, peer, ratio in summary.host]
+    return found
+
+
+def machine(document: dict[str, Any]) -> str:
+    """Card, driver, versions and date in a line."""
+    card = document.get("card") or {}
+    copy = document.get("card_copy")
+    parts = [str(card.get("name", "unknown card"))]
+    if driver := (document.get("clocks") or {}).get("driver"):
+        parts.append(f"driver {driver}")
+    versions = document.get("versions") or {}
+    parts += [f"{name} {versions[name]}" for name in ("torch", "numba-cuda") if name in versions]
+    if copy:
+        parts.append(f"copy {copy['gbps']:,.0f} GB/s")
+    parts.append(str(document.get("date", "")))
+    return ", ".join(parts)
+
+
+def show(screen: Console, document: dict[str, Any]) -> None:
+    """Everything through rich."""
+    screen.print(machine(document), style="dim", soft_wrap=True)
+    for table in tables(document):
+        drawn = RichTable(title=escape(table.title), title_justify="left", box=box.SIMPLE, header_style="bold")
+        drawn.add_column(table.columns[0], no_wrap=True)
+        for column in table.columns[1:]:
+            drawn.add_column(column, justify="right")
+        for row in table.rows:
+            drawn.add_row(*(f"[bold green]{escape(c.text)}[/]" if c.strong else escape(c.text) for c in row))
+        screen.print(drawn)
+    summary = results.summarise(document)
+    for what, value in facts(summary):
+        screen.print(f"{escape(what)}: [bold]{escape(value)}[/]", soft_wrap=True)
+    for name, point, reason in summary.wrong:
+        screen.print(f"[bold red]wrong[/] {escape(name)}, {_name(point)}: {escape(reason)}", soft_wrap=True)
+    for reason, names in _skips(document).items():
+        screen.print(f"[yellow]skipped[/] {escape(', '.join(names))}: {escape(reason)}", soft_wrap=True)
+    if document.get("stopped"):
+        count = len(document["not_run"])
+        screen.print(f"[yellow]stopped[/]: {escape(document['stopped'])}; {count} points were not run", soft_wrap=True)
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """Everything as Markdown, for a README."""
+    lines = [machine(document) + ".", ""]
+    for table in tables(document):
+        lines += [f"**{table.title}**", "", _line(table.columns)]
+        lines.append("|---|" + "---:|" * (len(table.columns) - 1))
+        lines += [_line([f"**{cell.text}**" if cell.strong else cell.text for cell in row]) for row in table.rows]
+        lines.append("")
+    lines += [_line(("measure", "value")), "|---|---|", *(_line(fact) for fact in facts(results.summarise(document)))]
+    return "\n".join(lines) + "\n"
+
+
+def _times(title: str, points: list[Measured]) -> Table:
+    names = results.providers(points)
+    rows = []
+    for point in points:
+        ratio, share = point.ratio(), point.share_of_copy
+        rows.append(
+            (
+                Cell(point.shape),
+                *_numbers(point.us, names),
+                Cell(f"{ratio:.3f}" if ratio is not None else "-"),
+                Cell(f"{point.gbps[OURS]:,.0f}" if OURS in point.gbps else "-"),
+                Cell(f"{share:.0%}" if share is not None else "-"),
+            )
+        )
+    return Table(title, ("rows x width", *names, "ours / fastest peer", "our GB/s", "of a copy's"), tuple(rows))
+
+
+def _numbers(values: dict[str, float], names: Sequence[str]) -> list[Cell]:
+    best = min(values.values(), default=None)
+    return [Cell(_number(values[n]), values[n] == best) if n in values else Cell("-") for n in names]
+
+
+def _number(value: float) -> str:
+    """Three significant digits or more."""
+    return f"{value:.2f}" if value < 100 else f"{value:,.1f}"
+
+
+def _name(point: Measured) -> str:
+    return f"{point.op} {point.dtype} {point.shape}"
+
+
+def _ordered(names: set[str], first: Sequence[str]) -> list[str]:
+    return [*(name for name in first if name in names), *sorted(names.difference(first))]
+
+
+def _skips(document: dict[str, Any]) -> dict[str, list[str]]:
+    """Reason -> the providers, each with the number of points."""
+    counts: dict[str, dict[str, int]] = {}
+    for point in document["points"]:
+        for row in point["results"]:
+            if row["status"] == "skipped":
+                by_name = counts.setdefault(row["reason"], {})
+                by_name[row["provider"]] = by_name.get(row["provider"], 0) + 1
+    return {reason: [f"{name} ({count} points)" for name, count in names.items()] for reason, names in counts.items()}
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
