@@ -6,6 +6,8 @@ Imports torch, `difftest.cases`, `difftest.dtypes` and `difftest.regimes`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -119,14 +121,19 @@ def allocate_inputs(case: Case, device: torch.device) -> dict[str, Buffer]:
     return buffers
 
 
-def poison_free_memory(case: Case, device: torch.device) -> None:
-    """Leaves poison in the memory that the allocator hands out next for a tensor of the output's size.
+@contextmanager
+def poisoned_allocations() -> Iterator[None]:
+    """While it lasts, torch fills every tensor that it hands out uninitialised with NaN.
 
     An operator that allocates its own output can otherwise be given memory in which an earlier call left the answer.
+    torch does this in its deterministic mode, here with warnings in place of errors.
     """
-    dtype = DTYPES[case.dtype]
-    blocks = [torch.full((*case.lead, case.width), dtype.poison, dtype=dtype.bits, device=device) for _ in range(4)]
-    del blocks
+    mode, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -100,11 +100,11 @@ def run_case(case: Case, candidate: Provider, references: Sequence[Provider]) ->
     given = buffers.allocate_inputs(case, device)
     inputs = {name: buffer.snapshot() for name, buffer in given.items()}
     out = buffers.allocate_output(case, device) if case.out_given and takes_out(function) else None
-    buffers.poison_free_memory(case, device)
     reasons: list[str] = []
     outputs: Tensors = {}
     try:
-        outputs = _call_candidate(op, function, given, out, contract)
+        with buffers.poisoned_allocations():
+            outputs = _call_candidate(op, function, given, out, contract)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
     except BadOutput as error:
