@@ -1,0 +1,61 @@
+"""A run keeps what it found, whatever stops it; worker processes give the same results in the same order."""
+
+import pytest
+
+from difftest.cases import Request, generate
+from difftest.run import Result
+from difftest.session import Plan, default_workers, run
+
+CASES = list(generate(Request({"rmsnorm": "W0", "silu_and_mul": "S0"}, ["bf16", "fp32"], [3, 64], rows=[4])))
+
+
+@pytest.fixture(scope="module")
+def here():
+    return run(Plan(CASES, "torch", ["torch"]))
+
+
+def test_an_interrupted_run_keeps_and_saves_the_differences_it_found(difftest, broken):
+    run = difftest("--candidate", broken("interrupts", "wrong_rmsnorm"), "--ops", "rmsnorm", "--widths", 64, "--cases", 0)
+    assert run.status == 1
+    assert run.json["interrupted"] is True
+    assert len(run.json["cases"]) == 5
+    assert run.json["not_run"] > 0
+    assert "interrupted" in run.out
+
+
+def test_an_interrupted_run_without_a_difference_is_no_pass(difftest, broken):
+    run = difftest("--candidate", broken("interrupts", "right_rmsnorm"), "--ops", "rmsnorm", "--widths", 64, "--cases", 0)
+    assert run.status == 130
+    assert len(run.json["cases"]) == 5
+
+
+def test_on_case_is_called_once_for_each_case_in_order():
+    seen = []
+    run(Plan(CASES[:4], "torch", ["torch"]), seen.append)
+    assert seen == CASES[:4]
+
+
+def test_two_references_give_two_results_a_case():
+    outcome = run(Plan(CASES[:2], "torch", ["torch", "torch:W1"]))
+    assert [(r.case, r.against) for r in outcome.results] == [(c, a) for c in CASES[:2] for a in ("torch", "torch:W1")]
+
+
+def test_workers_find_the_same_in_the_same_order(here):
+    outcome = run(Plan(CASES, "torch", ["torch"], workers=2))
+    assert [r.to_json() for r in outcome.results] == [r.to_json() for r in here.results]
+    assert outcome.not_run == 0
+
+
+def test_a_candidate_that_takes_its_worker_down_is_a_difference_and_the_run_goes_on(broken):
+    outcome = run(Plan(CASES[:3], broken("dies", "rmsnorm"), ["torch"], workers=1))
+    (result,) = outcome.results
+    assert isinstance(result, Result)
+    assert result.case == CASES[0]
+    assert "exit code 7" in result.reasons[0]
+    assert outcome.not_run == 2
+
+
+def test_only_kernels_that_compile_on_the_cpu_get_workers():
+    assert default_workers("torch", "cpu") == 0
+    assert default_workers("FILE.py:rmsnorm", "cpu") == 0
+    assert default_workers("numba", "cuda:0") == 0

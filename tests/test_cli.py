@@ -1,0 +1,278 @@
+"""The command line from outside: exit statuses, one-line errors, the files that it leaves, replaying a case."""
+
+import builtins
+import importlib.util
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+import cli
+
+BROKEN = Path(__file__).parent / "difftest" / "broken"
+ZEROS = f"{BROKEN / 'returns_zeros'}.py:rmsnorm"
+SMALL = ["--candidate", "torch", "--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3,64", "--cases", "0", "--device", "cpu"]
+
+
+def call(*words):
+    result = CliRunner().invoke(cli.main, [str(word) for word in words])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def small(*words, candidate="torch"):
+    return call("difftest", *SMALL, "--candidate", candidate, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "allowed"),
+    [
+        (["--widths", "0"], "--widths: '0'", "from 1 up"),
+        (["--widths", "64,x"], "--widths: 'x'", "from 1 up"),
+        (["--widths", ""], "--widths", "names nothing"),
+        (["--rows", "-1"], "--rows: '-1'", "from 0 up"),
+        (["--rows", "1.5"], "--rows: '1.5'", "from 0 up"),
+        (["--ops", "rmsnrm"], "--ops: 'rmsnrm'", "did you mean rmsnorm?"),
+        (["--dtypes", "fp8"], "--dtypes: 'fp8'", "fp16, bf16, fp32"),
+        (["--regimes", "nrmal"], "--regimes: 'nrmal'", "did you mean normal?"),
+        (["--regimes", "gate_sweep"], "--regimes", "applies"),
+        (["--against", "flashinfr"], "--against: 'flashinfr'", "did you mean flashinfer?"),
+        (["--candidate", "numbaa"], "--candidate: 'numbaa'", "did you mean numba?"),
+        (["--candidate", "/no/file.py:rmsnorm"], "--candidate", "no file"),
+        (["--candidate", f"{BROKEN / 'plain'}.py"], "--candidate", ":FUNCTION"),
+        (["--candidate", f"{BROKEN / 'plain'}.py:rmsnrm"], "--candidate: 'rmsnrm'", "did you mean rmsnorm?"),
+        (["--contract", "R9W0"], "--contract: 'R9W0'", "W0, W1"),
+        (["--contract", "S1"], "--contract: 'S1'", "W0, W1"),
+        (["--device", "gpu"], "--device: 'gpu'", "auto, cpu, cuda"),
+        (["--device", "cuda:x"], "--device: 'cuda:x'", "cuda:N"),
+        (["--eps", "-1"], "--eps", "-1.0"),
+        (["--eps", "small"], "--eps", "small"),
+        (["--seed", "-1"], "--seed", "-1"),
+        (["--cases", "-1"], "--cases", "-1"),
+        (["--time-budget", "-1"], "--time-budget", "-1"),
+        (["--json", "/no/folder/x.json"], "--json", "no folder"),
+        (["--html", "/"], "--html", "is a folder"),
+        (["--widht", "3"], "--widht", "--widths"),
+    ],
+)
+def test_bad_usage_is_one_line_that_names_the_option_and_what_is_allowed(words, named, allowed):
+    result = small(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert named in result.stderr
+    assert allowed in result.stderr
+
+
+def test_an_unknown_command_is_one_line_with_the_nearest_one():
+    result = call("difftes")
+    assert result.exit_code == 2
+    assert "did you mean difftest?" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_candidate_file_that_does_not_import_is_one_line_with_its_error(tmp_path):
+    file = tmp_path / "kernel.py"
+    file.write_text("import a_library_that_is_not_there\n")
+    result = small(candidate=f"{file}:rmsnorm")
+    assert result.exit_code == 2
+    assert "a_library_that_is_not_there" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_gpu_that_is_not_there_is_a_lack_of_the_environment(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = small("--device", "cuda")
+    assert result.exit_code == 3
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_candidate_that_is_not_installed_is_a_lack_of_the_environment():
+    result = small(candidate="flashinfer")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: --candidate: flashinfer can't run on cpu: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("option", "library"), [("--html", "jinja2"), ("--plots", "matplotlib")])
+def test_a_report_whose_library_is_missing_is_one_line_before_the_run(monkeypatch, tmp_path, option, library):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == library else real(name, *rest))
+    result = small(option, tmp_path / "x")
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert library in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_no_words_show_the_commands():
+    result = call()
+    assert result.exit_code == 2
+    assert "difftest" in result.stdout
+    assert "replay" in result.stdout
+
+
+def test_the_help_says_what_the_exit_statuses_mean():
+    for command in ("difftest", "replay", "doctor"):
+        assert "1 a difference was found" in call(command, "--help").stdout
+
+
+def test_json_holds_what_the_schema_promises(tmp_path):
+    file = tmp_path / "run.json"
+    assert small("--ops", "rmsnorm,fused_add_rmsnorm", "--json", file).exit_code == 0
+    document = json.loads(file.read_text())
+    assert document["schema"] == "numba-kernels/difftest/1"
+    assert document["verdict"] == "conforms"
+    assert {"python", "torch", "numba", "numba-cuda", "numpy", "device"} <= document["environment"].keys()
+    for case in document["cases"]:
+        wanted = {"op", "dtype", "rows", "width", "regime", "seed", "device", "candidate", "against", "verdict", "outputs"}
+        assert wanted <= case.keys()
+        assert case["verdict"] == "conforms"
+        assert list(case["outputs"]) == (["output", "residual"] if case["op"] == "fused_add_rmsnorm" else ["output"])
+        for output in case["outputs"].values():
+            assert output["elements"] == case["rows"] * case["width"]
+            assert output["mismatches"] == sum(n for ulp, n in output["histogram"].items() if ulp != "0")
+            assert output["max_ulp"] == max((abs(int(ulp)) for ulp in output["histogram"]), default=0)
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    file = tmp_path / "run.json"
+    file.write_text("the old content")
+    monkeypatch.setattr("difftest.record.Path.replace", lambda *words: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        small("--json", file)
+    assert file.read_text() == "the old content"
+    assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_difference_leaves_a_case_that_replays_to_the_same_difference(tmp_path):
+    file = tmp_path / "run.json"
+    result = small("--failures", tmp_path / "failures", "--json", file, candidate=ZEROS)
+    assert result.exit_code == 1
+    (saved,) = (tmp_path / "failures").iterdir()
+    assert f"python cli.py replay {saved}" in result.stdout
+    again = tmp_path / "again.json"
+    assert call("replay", saved, "--failures", tmp_path / "more", "--json", again).exit_code == 1
+    (replayed,) = json.loads(again.read_text())["cases"]
+    assert replayed in json.loads(file.read_text())["cases"]
+
+
+def test_a_conforming_run_leaves_no_case_behind(tmp_path):
+    assert small("--failures", tmp_path / "failures").exit_code == 0
+    assert not (tmp_path / "failures").exists()
+
+
+def test_a_saved_case_can_be_replayed_with_another_candidate(tmp_path):
+    small("--failures", tmp_path, candidate=ZEROS)
+    (saved,) = tmp_path.iterdir()
+    assert call("replay", saved, "--candidate", "torch").exit_code == 0
+
+
+def test_a_case_of_a_run_is_replayed_by_its_index(tmp_path):
+    file = tmp_path / "run.json"
+    small("--json", file)
+    assert call("replay", f"{file}#3").exit_code == 0
+    result = call("replay", f"{file}#99999")
+    assert result.exit_code == 2
+    assert "#INDEX" in result.stderr
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2]", "{}", '{"op": "rmsnorm"}', '{"cases": []}'])
+def test_a_file_that_holds_no_case_is_one_line(tmp_path, content):
+    file = tmp_path / "case.json"
+    file.write_text(content)
+    result = call("replay", file)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_case_file_that_is_not_there_is_one_line():
+    result = call("replay", "/no/case.json")
+    assert result.exit_code == 2
+    assert result.stderr == "error: CASE: /no/case.json: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--cases", "30", "--widths", "3", "--regimes", "zeros,outliers"], ["--seed", "7", "--rows", "2"]]
+)
+def test_the_command_in_the_report_finds_the_worst_case_again(tmp_path, words):
+    result = small("--failures", tmp_path, *words, candidate=ZEROS)
+    (saved,) = tmp_path.iterdir()
+    worst = json.loads(saved.read_text())
+    line = next(line for line in result.stdout.splitlines() if "and its neighbours: " in line)
+    command = shlex.split(line.partition("and its neighbours: ")[2])
+    file = tmp_path / "again.json"
+    assert call(*command[2:], "--json", file, "--failures", tmp_path / "more").exit_code == 1
+    worst.pop("schema")
+    assert any({**case, "origin": ""} == {**worst, "origin": ""} for case in json.loads(file.read_text())["cases"])
+
+
+def test_junit_names_failures_and_skips(tmp_path):
+    file = tmp_path / "junit.xml"
+    small("--junit", file, "--against", "torch,flashinfer", "--failures", tmp_path / "f", candidate=ZEROS)
+    suites = {suite.get("name"): suite for suite in ElementTree.parse(file).getroot()}
+    tested, missing = suites["rmsnorm.bf16.torch"], suites["rmsnorm.bf16.flashinfer"]
+    assert int(tested.get("failures")) == len(tested.findall(".//failure")) > 0
+    assert int(missing.get("skipped")) == int(missing.get("tests")) == len(missing.findall(".//skipped")) > 0
+
+
+def test_html_is_one_page_that_needs_nothing_else(tmp_path):
+    file = tmp_path / "report.html"
+    small("--html", file, "--failures", tmp_path / "f", candidate=ZEROS)
+    page = file.read_text()
+    assert "differs" in page
+    assert "returns_zeros.py:rmsnorm" in page
+    assert "src=" not in page
+    assert "href=" not in page
+
+
+def test_plots_are_one_picture_for_each_operator_dtype_and_reference(tmp_path):
+    small("--plots", tmp_path / "plots", "--failures", tmp_path / "f", candidate=ZEROS)
+    (picture,) = (tmp_path / "plots").iterdir()
+    assert picture.name == "rmsnorm-bf16-torch.svg"
+    assert "</svg>" in picture.read_text()
+
+
+def test_the_histogram_of_a_difference_is_printed_with_its_bits(tmp_path):
+    out = small("--failures", tmp_path, candidate=ZEROS).stdout
+    assert "rmsnorm bf16 against torch: output" in out
+    assert "█" in out
+    assert "0x" in out
+
+
+def test_doctor_names_every_package_and_provider(monkeypatch):
+    result = call("doctor")
+    assert result.exit_code == 0
+    for name in ("torch", "numba", "numba-cuda", "numpy", "ml_dtypes", "flashinfer"):
+        assert name in result.stdout
+
+
+def test_doctor_names_the_cure_for_a_numpy_that_breaks_numba_cuda(monkeypatch):
+    import difftest.doctor
+
+    monkeypatch.setattr(difftest.doctor, "version_of", lambda package: "2.5.1" if package == "numpy" else "1.0")
+    assert "numpy<2.5" in call("doctor").stdout
+
+
+def test_the_command_line_starts_without_importing_torch():
+    """Help and spelling errors answer at once: torch takes seconds to import."""
+    code = "import sys, cli; assert not {'torch', 'numba', 'rich'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(cli.__file__).parent)
+
+
+def test_the_reports_need_no_optional_library(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.partition(".")[0] in ("matplotlib", "jinja2"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert small("--rows", "2", "--regimes", "normal").exit_code == 0
