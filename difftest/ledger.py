@@ -62,7 +62,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The forms of one operator over `rows` output rows of `width`: fused, split with an fp32 intermediate, split with a stored one.
+    """The forms of one operator: fused, split with an fp32 intermediate, split with one of the storage dtype.
 
     With N = rows * width elements of s bytes, and the weight, of the storage dtype, once a row:
 
@@ -209,7 +209,7 @@ def _table(name: str, storage: str, rows: int, width: int, by_row: Ledger, by_la
     )
     table.add_column("form", no_wrap=True)
     table.add_column("contract")
-    for column in ("kernels", "read", "written", "total", "over fused", "", "w once"):
+    for column in ("kernels", "read", "written", "total", "over fused", "", "weight once"):
         table.add_column(column, justify="right")
     for form, once in zip(by_row.forms, by_launch.forms, strict=True):
         more = form.total - by_row.fused.total

@@ -43,14 +43,17 @@ def card(device: torch.device) -> dict[str, Any]:
 def clocks(device: torch.device) -> dict[str, str]:
     """Driver, clocks, power and temperature as nvidia-smi reads them now; empty without it."""
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    which = str(device.index or 0) if uuid is None else f"GPU-{uuid}"
-    command = ["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits", "-i", which]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    values = [value.strip() for value in answer.strip().splitlines()[0].split(",")] if answer.strip() else []
-    return dict(zip(_QUERY.values(), values, strict=False))
+    # nvidia-smi's own numbering ignores CUDA_VISIBLE_DEVICES, so by identity where torch knows it
+    for which in (*([f"GPU-{uuid}"] if uuid else []), str(device.index or 0)):
+        command = ["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits", "-i", which]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            continue
+        if answer:
+            values = [value.strip() for value in answer.splitlines()[0].split(",")]
+            return dict(zip(_QUERY.values(), values, strict=False))
+    return {}
 
 
 def versions(device: str, providers: Iterable[Provider]) -> dict[str, str]:

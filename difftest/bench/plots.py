@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,15 @@ def _draw(path: Path, title: str, axis: str, points: list[Measured]) -> None:
     figure = Figure(figsize=(8, 4.6), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.subplots()
-    place: Callable[[Measured], int] = (lambda p: p.rows) if axis == "rows" else (lambda p: p.width)
+    # Evenly spaced: on a true scale neighbours such as 111 and 128 would lie on top of each other.
+    placed = list(enumerate(points))
     names = results.providers(points)
     for number, name in enumerate(reversed(names)):  # ours last, over the others
-        with_it = [point for point in points if name in point.gbps]
+        with_it = [(place, point.gbps[name]) for place, point in placed if name in point.gbps]
         ours = name == OURS
         axes.plot(
-            [place(point) for point in with_it],
-            [point.gbps[name] for point in with_it],
+            [place for place, _ in with_it],
+            [gbps for _, gbps in with_it],
             label=name,
             color=_COLOURS.get(name, "#444444"),
             marker=_MARKERS[number % len(_MARKERS)],
@@ -82,25 +83,28 @@ def _draw(path: Path, title: str, axis: str, points: list[Measured]) -> None:
             linestyle="--" if name == "flashinfer" else "-",
             zorder=10 if ours else 3,
         )
-    copied = [(place(point), point.copy_gbps) for point in points if point.copy_gbps]
+    copied = [(place, point.copy_gbps) for place, point in placed if point.copy_gbps]
     axes.plot(
-        [where for where, _ in copied],
+        [place for place, _ in copied],
         [gbps for _, gbps in copied],
         label="copy of the same bytes",
         color="#000000",
         linewidth=1,
         linestyle=":",
     )
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([place(point) for point in points], [f"{place(point):,}" for point in points], rotation=30, ha="right")
-    axes.minorticks_off()
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel(axis)
+    labels = [f"{p.rows:,}" if axis == "rows" else f"{p.width:,}\n({p.rows:,})" for p in points]
+    axes.set_xticks(range(len(points)), labels, fontsize=8)
+    if axis == "rows":  # from a row, where latency counts, to where memory does: three orders of magnitude
+        axes.set_yscale("log")
+        axes.set_xlabel("rows")
+    else:
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("width (rows)")
     axes.set_ylabel("GB/s")
     axes.set_title(title, fontsize=11)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = axes.get_legend_handles_labels()
+    handles, shown = axes.get_legend_handles_labels()
     order = [*range(len(names) - 1, -1, -1), len(names)]
-    axes.legend([handles[i] for i in order], [labels[i] for i in order], fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.legend([handles[i] for i in order], [shown[i] for i in order], fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path)

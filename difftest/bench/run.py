@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -123,8 +124,7 @@ def _measure(
         keep()
         on_point(point, result)
         if smallest[point.op] == point:
-            # everyone, so with `flashinfer` itself, whose public function is what a user calls
-            document["host"].append(host(point, what.providers, clock, what.device))
+            document["host"].append(_host(what, point, clock))
             keep()
 
 
@@ -133,15 +133,30 @@ def _point(what: Plan, point: Point, clock: Timer) -> dict[str, Any]:
     entrants = plan.entrants(point.op, what.providers, what.named)
     try:
         return measure.point(point, entrants, clock, what.device)
-    except measure.DeviceLost:
-        raise
-    except Exception as error:  # one point's failure is not the run's
-        reason = measure.first_line(error)
-    why = measure.lost(clock)
-    if why:
-        raise measure.DeviceLost(f"{point}: {reason}: {why}")
+    except Exception as error:
+        reason = _reason_or_lost(error, point, clock)
     skips = [measure.skipped(provider.name, reason) for provider in entrants]
     return {**measure.head(point), "calls": 0, "copy": None, "results": skips}
+
+
+def _host(what: Plan, point: Point, clock: Timer) -> dict[str, Any]:
+    """The point's host times, of everyone: `flashinfer` too, whose public function is what a user calls."""
+    try:
+        return host(point, what.providers, clock, what.device)
+    except Exception as error:
+        reason = _reason_or_lost(error, point, clock)
+    return {**measure.head(point), "results": [measure.skipped(p.name, reason) for p in what.providers]}
+
+
+def _reason_or_lost(error: Exception, point: Point, clock: Timer) -> str:
+    """An error as a reason, since one point's failure is not the run's. DeviceLost where the device is gone."""
+    if isinstance(error, measure.DeviceLost):
+        raise error
+    reason = measure.first_line(error)
+    why = measure.lost(clock)
+    if why:
+        raise measure.DeviceLost(f"{point}: {reason}: {why}") from error
+    return reason
 
 
 def _card_copy(clock: Timer, device: torch.device) -> dict[str, Any] | None:
@@ -158,7 +173,8 @@ def _forget(clock: Timer) -> None:
     """Drops the last point's graphs and memory, and what torch.compile learnt: each shape gets code of its own."""
     gc.collect()
     clock.release()
-    torch.compiler.reset()
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
 
 
 def _build_ahead(what: Plan) -> None:

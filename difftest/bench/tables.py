@@ -93,7 +93,7 @@ def show(screen: Console, document: dict[str, Any]) -> None:
         drawn = RichTable(title=escape(table.title), title_justify="left", box=box.SIMPLE, header_style="bold")
         drawn.add_column(table.columns[0], no_wrap=True)
         for column in table.columns[1:]:
-            drawn.add_column(column, justify="right")
+            drawn.add_column(column.replace("-", "-\n"), justify="right")
         for row in table.rows:
             drawn.add_row(*(f"[bold green]{escape(c.text)}[/]" if c.strong else escape(c.text) for c in row))
         screen.print(drawn)
@@ -135,7 +135,7 @@ def _times(title: str, points: list[Measured]) -> Table:
                 Cell(f"{share:.0%}" if share is not None else "-"),
             )
         )
-    return Table(title, ("rows x width", *names, "ours / fastest peer", "our GB/s", "of a copy's"), tuple(rows))
+    return Table(title, ("rows x width", *names, "ours / best peer", "our GB/s", "of copy"), tuple(rows))
 
 
 def _numbers(values: dict[str, float], names: Sequence[str]) -> list[Cell]:
