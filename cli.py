@@ -69,9 +69,7 @@ def main() -> None:
 
 
 @main.command(epilog=EXIT_STATUS)
-@click.option(
-    "--ops", default="", metavar="NAMES", help="Operators, comma-separated.  [default: all; a file's function's name]"
-)
+@click.option("--ops", default="", metavar="NAMES", help="Operators, comma-separated.  [default: all; a file's function's name]")
 @click.option("--dtypes", default="fp16,bf16,fp32", metavar="NAMES", show_default=True, help="Storage dtypes.")
 @click.option("--widths", default="1,3,111,4096", metavar="NUMBERS", show_default=True, help="Widths of an output row.")
 @click.option("--rows", default="", metavar="NUMBERS", help="Numbers of rows.  [default: by width, and odd layouts beside]")
@@ -121,7 +119,11 @@ def replay(case: str, **options: Any) -> int:
 @click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Result file, written again after every point.")
 @click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Write GB/s as SVG files (needs matplotlib).")
 @click.option(
-    "--summary", type=click.Path(path_type=Path), metavar="FILE", help="Measure nothing: report what a result file holds."
+    "--summary",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Measure nothing: report what a result file holds; several are put together.",
 )
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown.")
 def bench(**options: Any) -> int:

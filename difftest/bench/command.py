@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def bench(
     time_budget: float | None,
     json: Path | None,
     plots: Path | None,
-    summary: Path | None,
+    summary: Sequence[Path],
     markdown: bool,
 ) -> int:
     """Measures and reports, or reports what a result file holds. Returns the exit status.
@@ -39,9 +39,11 @@ def bench(
     0, or 1 when our own result fails its check; 2 and 3 as everywhere.
     """
     if summary:
-        document = results.load(summary)
         _plots_possible(plots)
-        return _report(document, plots, markdown)
+        try:
+            return _report(results.merged([results.load(file) for file in summary]), plots, markdown)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"--summary: a file lacks part of a result: {type(error).__name__}: {error}") from None
     points = plan.points(
         options.names("--ops", ops, OPERATORS) if ops else (),
         options.names("--dtypes", dtypes, DTYPES) if dtypes else (),
@@ -54,6 +56,9 @@ def bench(
         record.check_writable("--json", json)
     _plots_possible(plots)
     where = _device(device)
+    reason = providers[0].unavailable(where)
+    if reason:
+        raise LackingError(f"{plan.OURS} can't run on {where}: {reason}")
     screen = report.console() if not markdown else Console(stderr=True)
     screen.print(f"{len(points)} points, {len(providers)} providers on {torch.cuda.get_device_name(where)}", markup=False)
 
@@ -78,16 +83,13 @@ def bench(
 
 def _report(document: dict[str, Any], folder: Path | None, markdown: bool) -> int:
     """Prints the tables, writes the plots."""
-    try:
-        if markdown:
-            click.echo(tables.markdown(document), nl=False)
-        else:
-            tables.show(report.console(), document)
-        if folder:
-            plots.write(folder, document)
-        wrong = results.summarise(document).wrong
-    except (KeyError, TypeError) as error:
-        raise UsageError(f"--summary: the file lacks part of a result: {error}") from None
+    if markdown:
+        click.echo(tables.markdown(document), nl=False)
+    else:
+        tables.show(report.console(), document)
+    if folder:
+        plots.write(folder, document)
+    wrong = results.summarise(document).wrong
     return errors.DIFFERS if any(name == plan.OURS for name, _, _ in wrong) else errors.CONFORMS
 
 

@@ -146,8 +146,6 @@ def _enter(provider: Provider, where: Point, sets: BufferSets, timer: Timer, dev
         }
         return _Entry(provider.name, captured, sets.refresh, time.perf_counter() - start, claimed, facts)
     except Exception as error:  # a foreign library may raise anything; one peer's failure is not the run's
-        if isinstance(error.__context__, KeyboardInterrupt):  # Ctrl-C amid a capture, which fails on its way out
-            raise KeyboardInterrupt from error
         reason = first_line(error)
     why = lost(timer)
     if why:

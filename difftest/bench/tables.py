@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from rich import box
@@ -38,8 +37,9 @@ def tables(document: dict[str, Any]) -> list[Table]:
     """Device time by operator and dtype, then host time."""
     found = []
     points = results.measured(document)
-    for (op, dtype), group in groupby(points, key=lambda point: (point.op, point.dtype)):
-        found.append(_times(f"{op}, {dtype}: microseconds on the device", list(group)))
+    for op, dtype in dict.fromkeys((point.op, point.dtype) for point in points):
+        mine = [point for point in points if (point.op, point.dtype) == (op, dtype)]
+        found.append(_times(f"{op}, {dtype}: microseconds on the device", mine))
     host = [(f"{op}, {shape}", times) for op, shape, times in results.host_times(document) if times]
     if host:
         names = _ordered({name for _, times in host for name in times}, results.providers(points))

@@ -82,9 +82,19 @@ class GraphTimer:
         """One graph. What the calls return is kept, so that no call's output takes the place of another's."""
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream(self.device)
-        # thread_local: a library's background thread may allocate meanwhile
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            outputs = [call() for call in calls]
+        failure: BaseException | None = None
+        outputs: list[Any] = []
+        try:
+            # thread_local: a library's background thread may allocate meanwhile
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                try:
+                    outputs += [call() for call in calls]
+                except BaseException as error:
+                    failure = error
+                    raise
+        except BaseException as error:
+            # A capture that was left early fails once more at its end, which would hide what happened, Ctrl-C too.
+            raise failure or error from None
         graph.replay()
         torch.cuda.synchronize(self.device)
         return _Graph(graph, outputs)

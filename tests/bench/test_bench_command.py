@@ -1,12 +1,14 @@
 """The command line of `bench`: its errors, its summary, and on a GPU a real, short run."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import torch
-from made_up import document, point, row
+from made_up import FakeProvider, FakeTimer, document, point, row
 
 from cli import main
+from difftest.bench import command, host
 
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -70,6 +72,34 @@ def test_a_damaged_file_is_one_line_and_status_2(tmp_path, capsys):
     file.write_text(json.dumps({"schema": "numba-kernels/bench/1", "points": [{}], "host": []}))
     assert status_of("--summary", file) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_a_run_on_a_made_up_device_reports_and_leaves_its_file(tmp_path, monkeypatch, capsys):
+    for name, value in {
+        "resolve": lambda name, option: FakeProvider(name, fault="zero" if name == "bad" else None),
+        "_device": lambda text: torch.device("cpu"),
+        "GraphTimer": lambda device: FakeTimer({"numba": 2.0, "good": 3.0}),
+    }.items():
+        monkeypatch.setattr(command, name, value)
+    monkeypatch.setattr(command.machine, "card", lambda device: {"name": "made up"})
+    monkeypatch.setattr(command.machine, "clocks", lambda device: {"driver": "0"})
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "made up")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+    monkeypatch.setattr(host, "_PUBLIC", {})
+    monkeypatch.setattr(host, "LOOP", 2)
+    file = tmp_path / "bench.json"
+    words = ["--ops", "fused_add_rmsnorm,rmsnorm", "--shapes", "2x64,3x5", "--peers", "good,bad"]
+    assert status_of(*words, "--json", file, "--plots", tmp_path / "plots") == 0
+    printed = capsys.readouterr().out
+    assert "numba 2.00, good 3.00" in printed
+    assert "wrong bad, fused_add_rmsnorm bf16 2 x 64" in printed
+    found = json.loads(file.read_text())
+    assert found["complete"]
+    assert found["card"] == {"name": "made up"}
+    assert found["clocks_after"] == {"driver": "0"}
+    assert {row["status"] for point in found["points"] for row in point["results"]} == {"ok", "wrong"}
+    assert (tmp_path / "plots" / "rmsnorm-bf16-width.svg").is_file()
 
 
 @pytest.mark.gpu

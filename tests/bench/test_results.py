@@ -107,3 +107,15 @@ def test_the_plots_are_drawn_where_there_are_points_to_join(tmp_path):
     written = plots.write(tmp_path, example())
     assert [path.name for path in written] == ["fused_add_rmsnorm-bf16-rows.svg", "fused_add_rmsnorm-bf16-width.svg"]
     assert all(path.read_text().lstrip().startswith("<?xml") for path in written)
+
+
+def test_runs_in_parts_are_put_together_and_the_later_point_counts():
+    first = document(
+        [point("rmsnorm", "bf16", 1, 64, 1000, {"numba": 9.0}), point("rmsnorm", "bf16", 2, 64, 2000, {"numba": 2.0})]
+    )
+    second = document([point("rmsnorm", "bf16", 1, 64, 1000, {"numba": 1.0})], date="later")
+    found = results.merged([first, second])
+    assert [(p.rows, p.us["numba"]) for p in results.measured(found)] == [(1, 1.0), (2, 2.0)]
+    assert found["date"] == "later"
+    with pytest.raises(UsageError, match="different cards"):
+        results.merged([first, document([], card={"name": "Another GPU"})])
