@@ -3,6 +3,8 @@
 Imports neither torch nor the rooms beside it, and touches no CUDA until the first call.
 """
 
+import sys as _sys
+
 import numpy as _np
 
 if tuple(int(part) for part in _np.__version__.split(".")[:2]) >= (2, 5):
@@ -30,3 +32,6 @@ __all__ = [
     "rmsnorm",
     "silu_and_mul",
 ]
+
+if "torch" in _sys.modules:  # registers torch.ops.numba_kernels; with torch imported later, import numba_kernels.torch_ops
+    from . import torch_ops as _torch_ops  # noqa: F401

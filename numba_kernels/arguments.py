@@ -53,9 +53,7 @@ def check_same(array: Array, like: Array) -> None:
     if array.format != like.format:
         raise TypeError(f"{array.name}: {array.format} beside {like.name} in {like.format}; the same dtype is needed")
     if array.shape != like.shape:
-        raise ValueError(
-            f"{array.name}: shape {array.shape} beside {like.name} of shape {like.shape}; the same shape is needed"
-        )
+        raise ValueError(f"{array.name}: shape {array.shape} beside {like.name} of shape {like.shape}; the same shape is needed")
 
 
 def check_weight(weight: Array, like: Array) -> None:

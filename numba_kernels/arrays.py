@@ -7,6 +7,7 @@ NumPy arrays and torch tensors are read directly (torch only if the caller has b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ def as_rows(array: Array) -> Rows:
     if width > 1 and inner != 1:
         raise ValueError(f"{array.name}: stride {inner} in the last axis; rows must be contiguous (stride 1)")
     axes = [(extent, stride) for extent, stride in zip(leading, leading_strides, strict=True) if extent > 1]
-    for (_, outer), (extent, step) in zip(axes, axes[1:], strict=False):
+    for (_, outer), (extent, step) in pairwise(axes):
         if outer != extent * step:
             raise ValueError(
                 f"{array.name}: shape {array.shape} with strides {array.strides} can't be viewed as rows without a copy"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numba import cuda, float32, int32, int64
 
 from . import intrinsics as nv
@@ -19,6 +20,14 @@ LOG2_E = math.log2(math.e)
 SQRT_HALF = math.sqrt(0.5)
 TANH_SLOPE = 2.0 * math.sqrt(2.0 / math.pi)  # 0.5 (1 + tanh u) = sigmoid(2u), so the factor 2 is part of the constant
 TANH_CUBIC = TANH_SLOPE * 0.044715
+
+
+def _rest(value: float) -> float:
+    """What fp32 leaves off ``value``."""
+    return value - float(np.float32(value))
+
+
+SQRT_HALF_REST, TANH_SLOPE_REST, TANH_CUBIC_REST = _rest(SQRT_HALF), _rest(TANH_SLOPE), _rest(TANH_CUBIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +73,48 @@ def _make_sigmoid(storage: str) -> Callable[..., Any]:
 
 def _make_activation(name: str, storage: str) -> Callable[..., Any]:
     sigmoid = _make_sigmoid(storage)
+    precise = storage == "fp32"
     if name == "silu":
 
         @cuda.jit(device=True, inline="always")
         def activation(g):
             return g * sigmoid(g)
 
+    elif name == "gelu" and precise:
+
+        @cuda.jit(device=True, inline="always")
+        def activation(g):
+            # erfc magnifies the rounding of its argument u by up to 2u; what was rounded off goes in as a correction.
+            u = g * float32(-SQRT_HALF)
+            rest = nv.fma(g, float32(-SQRT_HALF), -u) + g * float32(-SQRT_HALF_REST)
+            slope = float32(2.0) * u if u > float32(0.0) and u < float32(20.0) else float32(0.0)
+            half = float32(0.5) * g * math.erfc(u)
+            return nv.fma(half, -slope * rest, half)
+
     elif name == "gelu":
 
         @cuda.jit(device=True, inline="always")
         def activation(g):
             return float32(0.5) * g * math.erfc(g * float32(-SQRT_HALF))
+
+    elif name == "gelu_tanh" and precise:
+
+        @cuda.jit(device=True, inline="always")
+        def activation(g):
+            # u = g (slope + cubic g²) as u + rest; sigmoid(u + rest) = sigmoid(u) (1 + rest (1 - sigmoid(u))).
+            bounded = nv.absolute(g) < float32(20.0)
+            x = g if bounded else float32(0.0)
+            square = x * x
+            square_rest = nv.fma(x, x, -square)
+            term = square * float32(TANH_CUBIC)
+            factor = float32(TANH_SLOPE) + term
+            factor_rest = (float32(TANH_SLOPE) - factor) + term + nv.fma(square, float32(TANH_CUBIC), -term)
+            factor_rest += float32(TANH_SLOPE_REST) + square * float32(TANH_CUBIC_REST) + square_rest * float32(TANH_CUBIC)
+            u = x * factor
+            rest = nv.fma(x, factor, -u) + x * factor_rest
+            share = sigmoid(u) if bounded else sigmoid(g)
+            value = g * share
+            return nv.fma(value, rest * (float32(1.0) - share), value)
 
     elif name == "gelu_tanh":
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 I1, I16, I32, I64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -165,10 +164,10 @@ def _words_type(fmt: Format, count: int):
     return types.UniTuple(word_type(fmt, count), words_in(fmt, count))
 
 
-def make_load(fmt: Format, count: int, access: int, hint: str = "") -> Callable[..., Any]:
+def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
     """``load(buffer, position) -> words``: ``count`` elements by accesses of ``access`` bytes (2, 4, 8 or 16).
 
-    ``hint``: "" a plain load; otherwise PTX qualifiers such as ``nc.L1::no_allocate`` (data nobody writes during the launch).
+    Plain ``ld.global``: on an H200 the hints .cs, L1::no_allocate and L1::evict_first never won by more than the noise.
     """
     bits, words = _word_bits(fmt, count), words_in(fmt, count)
 
@@ -185,7 +184,7 @@ def make_load(fmt: Format, count: int, access: int, hint: str = "") -> Callable[
                 kind = ir.IntType(bits)
                 values = [_load_one(builder, at, k * access, kind, access) for k in range(words)]
             else:
-                values = _load_vectors(builder, at, words, access, hint)
+                values = _load_vectors(builder, at, words, access)
             return _tuple(context, builder, sig.return_type, values)
 
         return _words_type(fmt, count)(buffer, types.int64), codegen
@@ -209,31 +208,18 @@ def _load_halves(builder, address, words: int) -> list:
     return values
 
 
-def _load_vectors(builder, address, words: int, access: int, hint: str) -> list:
+def _load_vectors(builder, address, words: int, access: int) -> list:
     lanes = access // 4
     values = []
     for k in range(0, words, lanes):
         at = builder.add(address, I64(4 * k))
-        if _on_gpu(builder) and hint:
-            kind = ir.LiteralStructType([I32] * lanes)
-            names = ", ".join(f"${i}" for i in range(lanes))
-            got = _asm(
-                builder,
-                f"ld.global.{hint}.v{lanes}.u32 {{{names}}}, [${lanes}];",
-                kind,
-                ",".join(["=r"] * lanes) + ",l,~{memory}",
-                [at],
-                side_effect=True,
-            )
-            values += [builder.extract_value(got, i) for i in range(lanes)]
-        else:
-            got = builder.load(_pointer(builder, at, ir.VectorType(I32, lanes)))
-            got.align = access if _on_gpu(builder) else 4
-            values += [builder.extract_element(got, I32(i)) for i in range(lanes)]
+        got = builder.load(_pointer(builder, at, ir.VectorType(I32, lanes)))
+        got.align = access if _on_gpu(builder) else 4
+        values += [builder.extract_element(got, I32(i)) for i in range(lanes)]
     return values
 
 
-def make_store(fmt: Format, count: int, access: int, hint: str = "") -> Callable[..., Any]:
+def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
     """``store(buffer, position, words)``: the counterpart of :func:`make_load`."""
     bits, words = _word_bits(fmt, count), words_in(fmt, count)
 
@@ -253,7 +239,7 @@ def make_store(fmt: Format, count: int, access: int, hint: str = "") -> Callable
                 for k, word in enumerate(values):
                     _store_one(builder, at, k * access, word, access)
             else:
-                _store_vectors(builder, at, values, access, hint)
+                _store_vectors(builder, at, values, access)
             return context.get_dummy_value()
 
         return types.void(buffer, types.int64, _words_type(fmt, count)), codegen
@@ -266,26 +252,14 @@ def _store_one(builder, address, offset: int, value, align: int) -> None:
     stored.align = align
 
 
-def _store_vectors(builder, address, values: list, access: int, hint: str) -> None:
+def _store_vectors(builder, address, values: list, access: int) -> None:
     lanes = access // 4
     for k in range(0, len(values), lanes):
-        at, part = builder.add(address, I64(4 * k)), values[k : k + lanes]
-        if _on_gpu(builder) and hint:
-            names = ", ".join(f"${i + 1}" for i in range(lanes))
-            _asm(
-                builder,
-                f"st.global.{hint}.v{lanes}.u32 [$0], {{{names}}};",
-                ir.VoidType(),
-                "l," + ",".join(["r"] * lanes) + ",~{memory}",
-                [at, *part],
-                side_effect=True,
-            )
-        else:
-            vector = ir.Constant(ir.VectorType(I32, lanes), ir.Undefined)
-            for i, word in enumerate(part):
-                vector = builder.insert_element(vector, word, I32(i))
-            stored = builder.store(vector, _pointer(builder, at, vector.type))
-            stored.align = access if _on_gpu(builder) else 4
+        vector = ir.Constant(ir.VectorType(I32, lanes), ir.Undefined)
+        for i, word in enumerate(values[k : k + lanes]):
+            vector = builder.insert_element(vector, word, I32(i))
+        stored = builder.store(vector, _pointer(builder, builder.add(address, I64(4 * k)), vector.type))
+        stored.align = access if _on_gpu(builder) else 4
 
 
 def make_widen(fmt: Format, count: int) -> Callable[..., Any]:
@@ -320,16 +294,21 @@ def make_narrow(fmt: Format, count: int) -> Callable[..., Any]:
 
 
 @intrinsic
-def prefetch(typingctx, buffer, position, itemsize):
-    """Ask the L2 cache for the line of ``buffer[position]``. Reads nothing, so it is safe before the data is written."""
+def prefetch_run(typingctx, buffer, position, itemsize, count):
+    """Ask the L2 cache for ``count`` elements from ``buffer[position]``: one instruction of one thread (sm_90 and later).
+
+    The address and the length must be multiples of 16 bytes. Reads nothing, so it is safe before the data is written.
+    """
 
     def codegen(context, builder, sig, args):
         if _on_gpu(builder):
             address = builder.add(args[0], builder.mul(args[1], args[2]))
-            _asm(builder, "prefetch.global.L2 [$0];", ir.VoidType(), "l", [address], side_effect=True)
+            size = builder.trunc(builder.mul(args[3], args[2]), I32)
+            text = "cp.async.bulk.prefetch.L2.global [$0], $1;"
+            _asm(builder, text, ir.VoidType(), "l,r", [address, size], side_effect=True)
         return context.get_dummy_value()
 
-    return types.void(buffer, types.int64, types.int64), codegen
+    return types.void(buffer, types.int64, types.int64, types.int64), codegen
 
 
 # --- vectors of fp32 ------------------------------------------------------------------------------------------------------

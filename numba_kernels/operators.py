@@ -5,9 +5,9 @@ Arrays may be NumPy (float32, float16, ``ml_dtypes.bfloat16``), torch CPU or CUD
 fp32. CUDA arrays run on their device, on the caller's current stream; host arrays on the CPU replay where there is no GPU, and
 staged through the GPU where there is one.
 
-``contract`` names where a 16-bit implementation rounds: ``R0`` normalises the fp32 sum and ``R1`` the stored one; ``W0`` multiplies
-by the weight in fp32 and rounds once, ``W1`` rounds before that multiply too; ``S0`` rounds a gated activation once, ``S1`` also
-before the multiply by ``up``. ``enable_pdl``: programmatic dependent launch; None means where the GPU has it.
+``contract`` names where a 16-bit implementation rounds: ``R0`` normalises the fp32 sum and ``R1`` the stored one; ``W0`` multiplies by
+the weight in fp32 and rounds once, ``W1`` rounds before that too; ``S0`` rounds a gated activation once, ``S1`` also before the
+multiply by ``up``. ``enable_pdl``: programmatic dependent launch; None means where the GPU has it.
 """
 
 from __future__ import annotations
@@ -94,10 +94,11 @@ def gemma_rmsnorm(
 
 
 def silu_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enable_pdl: bool | None = None) -> Any:
-    """``out = silu(gate) * up``, ``silu(g) = g / (1 + exp(-g))``; ``gate`` is the first half of a row of ``input``, ``up`` the second.
+    """``out = silu(gate) * up``, ``silu(g) = g / (1 + exp(-g))``; ``gate`` is the first half of a row of ``input``, ``up`` the
+    second.
 
-    ``input``: (…, 2 · width); ``out``: (…, width), the same dtype, a new array where none is given; it is returned. No finite gate
-    gives NaN. ``contract``: S0 (FlashInfer's) or S1. Raises TypeError or ValueError, naming the argument, before anything is
+    ``input``: (…, 2 · width); ``out``: (…, width), the same dtype, a new array where none is given; it is returned. No finite
+    gate gives NaN. ``contract``: S0 (FlashInfer's) or S1. Raises TypeError or ValueError, naming the argument, before anything is
     written. Source: ``flashinfer.silu_and_mul``.
     """
     return _gated(input, out, contract, enable_pdl, "silu")
@@ -332,9 +333,7 @@ def _new(like: Array, shape: tuple[int, ...]) -> Any:
         import cupy
 
         return cupy.empty(shape, owner.dtype)
-    raise TypeError(
-        f"out: pass an array for the result; {type(owner).__module__}.{type(owner).__name__} can't be allocated here"
-    )
+    raise TypeError(f"out: pass an array for the result; {type(owner).__module__}.{type(owner).__name__} can't be allocated here")
 
 
 def _run(plan: Plan, rows: tuple[Rows, ...], written: tuple[bool, ...], enable_pdl: bool | None, key: Hashable | None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import cuda, float32, int32, int64, uint16, uint32
+from numba import cuda, float32, int32, int64
 
 from . import intrinsics as nv
 from .reduction import FULL_WARP, MAX_SEGMENTS, butterfly, make_warp_sums, sum_segments
@@ -40,8 +40,9 @@ class NormSpec:
     early_weight: bool = True  # load the weight before the sum is known
     pdl: bool = False
     cluster: int = 1  # blocks that share a row
-    load_hint: str = ""  # PTX cache hints
-    store_hint: str = ""
+    release_first: bool = False  # let the next kernel start at once, not when the row is loaded
+    prefetch: bool = False  # call weight and residual into L2 while waiting for the predecessor
+    ahead: int = 0  # call the row this many rows on into L2
 
     @property
     def threads(self) -> int:
@@ -49,7 +50,7 @@ class NormSpec:
 
 
 def make_norm_kernel(spec: NormSpec) -> Callable[..., Any]:
-    """The kernel for ``spec``: ``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits)``.
+    """``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits)`` for ``spec``.
 
     Buffers are addresses (GPU) or 1-D word arrays (CPU); strides, in elements, are between rows. ``residual`` is written with the
     new residual where the spec adds one, and ignored otherwise. ``out`` may be ``x``.
@@ -61,9 +62,9 @@ def _memory(spec: NormSpec):
     """The spec's loads, stores and conversions: (load, load_weight, store, widen, narrow)."""
     storage, weight = nv.FORMATS[spec.storage], nv.FORMATS[spec.weight]
     return (
-        nv.make_load(storage, spec.leaf, spec.access, spec.load_hint),
+        nv.make_load(storage, spec.leaf, spec.access),
         nv.make_load(weight, spec.leaf, spec.weight_access),
-        nv.make_store(storage, spec.leaf, spec.access, spec.store_hint),
+        nv.make_store(storage, spec.leaf, spec.access),
         nv.make_widen(storage, spec.leaf),
         nv.make_narrow(storage, spec.leaf),
     )
@@ -122,6 +123,7 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
     scaled, warp_sums, leaf_of = _make_scaling(spec), make_warp_sums(spec.partials), _make_ownership(spec)
     ADDS, ROUNDS_SUM, PDL, EXACT, EARLY = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.exact, spec.early_weight
     LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
+    RELEASE_FIRST, PREFETCH, AHEAD = spec.release_first, spec.prefetch, spec.ahead
     CLUSTER, ROW_WARPS = spec.cluster, spec.warps * spec.cluster
     HELD, SHARE, ZEROS = PARTIALS * CHAIN, 32 // PARTIALS, (np.float32(0.0),) * LEAF
     ITEMSIZE, WEIGHT_ITEMSIZE = nv.FORMATS[spec.storage].itemsize, nv.FORMATS[spec.weight].itemsize
@@ -151,16 +153,22 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(MAX_SEGMENTS, float32)
 
+        leads = lane == 0 and warp == 0 and here
+
         if PDL:
-            # Let the next kernel start; call into L2 what a predecessor seldom writes (harmless if it does); then wait for it.
-            nv.release_dependents()
-            for i in range(HELD):
-                leaf = leaf_of(i, warp, lane)
-                if EXACT or (here and leaf < leaves):
-                    nv.prefetch(weight, int64(leaf * LEAF), int64(WEIGHT_ITEMSIZE))
-                    if ADDS:
-                        nv.prefetch(residual, residual_row + leaf * LEAF, int64(ITEMSIZE))
+            # Call into L2 what a predecessor seldom writes (harmless if it does), then wait for it.
+            if RELEASE_FIRST:
+                nv.release_dependents()
+            if PREFETCH and leads:
+                nv.prefetch_run(weight, int64(0), int64(WEIGHT_ITEMSIZE), width)
+                if ADDS:
+                    nv.prefetch_run(residual, residual_row, int64(ITEMSIZE), width)
             nv.wait_for_predecessor()
+        if AHEAD > 0 and leads and row + AHEAD < rows:
+            # Memory works on a later row while this one waits for its sum.
+            nv.prefetch_run(x, x_row + AHEAD * x_stride, int64(ITEMSIZE), width)
+            if ADDS:
+                nv.prefetch_run(residual, residual_row + AHEAD * residual_stride, int64(ITEMSIZE), width)
 
         # h = x + residual in fp32. All loads come before the first store, so that all are in flight together.
         for i in range(HELD):
@@ -174,6 +182,9 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                     nv.put(gains, int64(i), load_weight(weight, int64(leaf * LEAF)))
             else:
                 nv.put(values, int64(i), ZEROS)
+
+        if PDL and not RELEASE_FIRST:
+            nv.release_dependents()
 
         # The new residual is that sum rounded once; R1 goes on with what was stored.
         if ADDS:
@@ -217,10 +228,7 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         for i in range(HELD):
             leaf = leaf_of(i, warp, lane)
             if EXACT or (here and leaf < leaves):
-                if EARLY:
-                    gain = get_words(gains, int64(i))
-                else:
-                    gain = load_weight(weight, int64(leaf * LEAF))
+                gain = get_words(gains, int64(i)) if EARLY else load_weight(weight, int64(leaf * LEAF))
                 store(out, out_row + leaf * LEAF, scaled(get(values, int64(i)), rstd, gain))
 
     return norm_kernel

@@ -1,34 +1,45 @@
-"""Which kernel a call gets. The summation tree depends on the width alone; threads, blocks and where the row waits are free."""
+"""Which kernel a call gets. The summation tree depends on the width alone; threads, blocks and where the row waits are free.
+
+The choices were measured on an H200 (benchmarks/results/tuning-*.json, made by benchmarks/tune.py); the figures beside them are
+microseconds of bf16 ``fused_add_rmsnorm``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .arrays import ITEMSIZE
 from .gated import GatedSpec
-from .reduction import MAX_SEGMENTS, row_tree
+from .reduction import MAX_SEGMENTS, RowTree, row_tree
 from .rmsnorm import NormSpec
 
-SHARED_STATIC = 4 * MAX_SEGMENTS  # bytes a norm kernel always uses
-SHARED_PER_BLOCK = 227 * 1024  # what a block of sm_80's successors may opt in to; sm_90 and sm_100 have it, sm_80 has 163 KB
+SHARED_STATIC = 4 * MAX_SEGMENTS  # bytes of shared memory that a norm kernel always has
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is compiled for. ``shared_bytes`` is what one block may use, ``processors`` the number of multiprocessors."""
+    """What is compiled for. ``shared_bytes``: what one block may use; ``processors``: the number of multiprocessors."""
 
     name: str
     shared_bytes: int
     processors: int
-    clusters: bool
-    pdl: bool
+    clusters: bool = False
+    pdl: bool = False
+    bulk_prefetch: bool = False
 
 
-REPLAY = Target("replay", shared_bytes=SHARED_PER_BLOCK, processors=1, clusters=False, pdl=False)
+REPLAY = Target("replay", shared_bytes=227 * 1024, processors=1)
 
+# Held in registers, a thread's share of the row costs 8 registers a leaf: 4 leaves with 1024 threads fit the 64 there are.
+MOST_LEAVES = 4
+MOST_WARPS = 32
+MOST_BLOCKS_OF_CLUSTER = 8  # what every GPU with clusters can schedule
 
-def _power_of_two(n: int) -> int:
-    return 1 << (n - 1).bit_length()
+# Rows of fewer bytes are not worth one prefetch instruction each: at 65536 x 128 it cost 41 µs in place of 17.5.
+LEAST_PREFETCH = 2048
+# How far ahead rows are called into L2: what memory delivers in its own latency, and not so much more that L2 loses it again.
+AHEAD_BYTES = 3 << 20
 
 
 def access_bytes(leaf: int, itemsize: int, *positions: int) -> int:
@@ -56,8 +67,12 @@ def norm_spec(
 ) -> NormSpec:
     """The norm kernel for ``rows`` rows of ``width`` on ``target``."""
     tree = row_tree(width, ITEMSIZE[storage])
-    shape = _row_shape(tree.leaves, tree.segments, tree.chain, tree.leaf, rows, target)
-    spec = NormSpec(
+    workers = _workers(tree, rows, target)
+    resident = -(-rows // workers["rows"]) * workers.get("cluster", 1) <= 2 * target.processors
+    whole_runs = target.bulk_prefetch and access == 16 and weight_access == 16
+    worth_it = whole_runs and width * ITEMSIZE[storage] >= LEAST_PREFETCH and workers["row_in"] == "registers"
+    row_bytes = width * ITEMSIZE[storage] * (2 if adds_residual else 1)
+    return NormSpec(
         adds_residual=adds_residual,
         storage=storage,
         weight=weight,
@@ -69,52 +84,68 @@ def norm_spec(
         access=access,
         weight_access=weight_access,
         pdl=pdl,
-        **shape,
+        release_first=pdl and resident,
+        prefetch=pdl and resident and worth_it,
+        ahead=max(1, AHEAD_BYTES // row_bytes) if worth_it and not resident else 0,
+        **workers,
     )
-    return spec
 
 
-def _row_shape(leaves: int, segments: int, chain: int, leaf: int, rows: int, target: Target) -> dict:
-    """Where the row waits and who works on it."""
-    replay = target.name == "replay"
-    full = leaves == segments * 32 * chain
-    if segments <= 4 and chain == 1:  # a warp or less per row: no barrier, no shared memory
-        partials = 4 if replay or segments > 2 else segments
-        lanes = 32 if replay or segments > 1 else min(32, _power_of_two(leaves))
-        count = 1 if replay else 128 // lanes
-        exact = not replay and leaves == lanes * partials and rows % count == 0
-        return {"row_in": "registers", "warps": 1, "lanes": lanes, "rows": count, "partials": partials, "exact": exact}
-    partials = 4 if replay or segments > 64 else 2 if segments > 8 and rows > target.processors else 1
-    if leaf * chain > 8 or (chain > 1 and partials > 2):
-        partials = 1 if chain > 2 else 2
-    warps = -(-segments // partials)
-    cluster = 1
-    while warps > 32 and target.clusters and cluster < 8:
-        cluster *= 2
-        warps = -(-segments // (partials * cluster))
-    if warps <= 32 and chain * partials <= 4:
-        exact = not replay and full and warps * cluster * partials == segments
-        early = chain * partials <= 2
-        return {
-            "row_in": "registers",
-            "warps": max(2, warps),
-            "lanes": 32,
-            "rows": 1,
-            "partials": partials,
-            "exact": exact,
-            "early_weight": early,
-            "cluster": cluster,
-        }
-    fits = leaves * leaf * 4 + SHARED_STATIC <= target.shared_bytes
-    warps = 4 if replay else 16 if fits else 32
-    return {
-        "row_in": "shared" if fits else "memory",
-        "warps": warps,
-        "lanes": 32,
-        "rows": 1,
-        "partials": 1,
-        "exact": False,
-    }
+def _workers(tree: RowTree, rows: int, target: Target) -> dict[str, Any]:
+    """Who works on a row, and where it waits for its sum."""
+    if target == REPLAY:
+        return _replay_workers(tree)
+    if tree.segments <= (4 if tree.leaf == 1 else 2):
+        return _part_of_a_block(tree, rows)
+    few = rows <= 2 * target.processors
+    for cluster in (1, 2, 4, 8) if target.clusters else (1,):
+        for partials in (1, 2, 4) if few else (2, 1, 4):
+            warps = -(-tree.segments // (partials * cluster))
+            if warps <= MOST_WARPS and partials * tree.chain <= MOST_LEAVES:
+                held = partials * tree.chain
+                covered = tree.leaves == tree.segments * 32 * tree.chain == warps * cluster * held * 32
+                return {
+                    "row_in": "registers",
+                    "warps": max(2, warps),
+                    "lanes": 32,
+                    "rows": 1,
+                    "partials": partials,
+                    "exact": covered and warps >= 2,
+                    "early_weight": held == 1 or (held == 2 and warps < MOST_WARPS),
+                    "cluster": cluster,
+                }
+    return _streamed(tree, target, warps=16)
+
+
+def _part_of_a_block(tree: RowTree, rows: int) -> dict[str, Any]:
+    """Short rows: a warp or a part of one for each, no barrier. (At 1024 two warps are faster: rmsnorm 17.6 against 19.0.)"""
+    partials = {1: 1, 2: 2}.get(tree.segments, 4)
+    lanes = 32 if tree.segments > 1 else min(32, 1 << (tree.leaves - 1).bit_length())
+    count = 128 // lanes
+    exact = tree.leaves == lanes * partials and rows % count == 0
+    return {"row_in": "registers", "warps": 1, "lanes": lanes, "rows": count, "partials": partials, "exact": exact}
+
+
+def _streamed(tree: RowTree, target: Target, warps: int) -> dict[str, Any]:
+    """Rows that registers can't hold: in shared memory, or read twice."""
+    fits = 4 * tree.width + SHARED_STATIC <= target.shared_bytes
+    if not fits:
+        warps = min(2 * warps, MOST_WARPS)
+    place = "shared" if fits else "memory"
+    return {"row_in": place, "warps": warps, "lanes": 32, "rows": 1, "partials": 1, "exact": False}
+
+
+def _replay_workers(tree: RowTree) -> dict[str, Any]:
+    """On the CPU a row costs what its threads cost: as few as can hold it. Rows of one leaf size share a kernel."""
+    if tree.chain > 1 or tree.segments > 4 * MOST_WARPS:
+        return _streamed(tree, REPLAY, warps=4)
+    warps = -(-tree.segments // 4)
+    return {"row_in": "registers", "warps": warps, "lanes": 32, "rows": 1, "partials": 4, "exact": False}
+
+
+def norm_grid(spec: NormSpec, rows: int) -> tuple[int, int, int]:
+    """Blocks of the launch, those of a cluster counted apart."""
+    return (-(-rows // spec.rows) * spec.cluster, 1, 1)
 
 
 def dynamic_shared_bytes(spec: NormSpec, width: int) -> int:
@@ -135,12 +166,10 @@ def gated_spec(
     """The gated kernel for ``rows`` rows of output width ``width`` on ``target``."""
     leaf = row_tree(width, ITEMSIZE[storage]).leaf
     leaves = width // leaf
-    if target.name == "replay":
-        lanes, count, vectors = 32, 1, 1
-    else:
-        lanes = min(128, _power_of_two(leaves))
-        count, vectors = 128 // lanes, 1
-    exact = target.name != "replay" and leaves % (lanes * vectors) == 0 and rows % count == 0
+    threads, vectors = _gated_threads(leaves * rows, target)
+    lanes = 32 if target == REPLAY else min(threads, 1 << (leaves - 1).bit_length())
+    count = threads // lanes
+    exact = target != REPLAY and leaves % (lanes * vectors) == 0 and rows % count == 0
     return GatedSpec(
         activation=activation,
         storage=storage,
@@ -155,10 +184,20 @@ def gated_spec(
     )
 
 
-def norm_grid(spec: NormSpec, rows: int) -> tuple[int, int, int]:
-    return (-(-rows // spec.rows) * spec.cluster, 1, 1)
+def _gated_threads(leaves: int, target: Target) -> tuple[int, int]:
+    """Threads of a block and leaves of a thread, for ``leaves`` in all.
+
+    silu_and_mul of 14336: 1 row 1.14 (64, 1); 16 rows 1.64 (64, 1) and 1.96 (128, 2); 128 rows 3.91 (128, 2) and 4.27 (128, 1);
+    4096 rows 82.5 (128, 2) and 85 (128, 1).
+    """
+    if target == REPLAY:
+        return 32, 1
+    if leaves <= 512 * target.processors:
+        return 64, 1
+    return 128, 2
 
 
 def gated_grid(spec: GatedSpec, rows: int, width: int) -> tuple[int, int, int]:
+    """(column blocks, row blocks, 1); rows beyond the grid's limit are taken in a loop."""
     leaves = width // spec.leaf
     return (-(-leaves // (spec.lanes * spec.vectors)), min(65535, -(-rows // spec.rows)), 1)

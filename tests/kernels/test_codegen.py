@@ -1,0 +1,108 @@
+"""What the compiler makes of the kernels, without a GPU: PTX and cubins for three architectures, registers, spills, accesses."""
+
+import re
+
+import pytest
+
+from numba_kernels import tuning
+from numba_kernels.arrays import ITEMSIZE
+from numba_kernels.compile import assemble, compile_to_ptx
+
+TARGETS = {
+    (8, 0): tuning.Target("sm_80", shared_bytes=163 * 1024, processors=108),
+    (9, 0): tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132, clusters=True, pdl=True, bulk_prefetch=True),
+    (10, 0): tuning.Target("sm_100", shared_bytes=227 * 1024, processors=148, clusters=True, pdl=True, bulk_prefetch=True),
+}
+REGISTERS_OF_A_PROCESSOR = 65536
+
+
+def norm(width, rows, dtype, target, **options):
+    leaf = tuning.row_tree(width, ITEMSIZE[dtype]).leaf
+    access = tuning.access_bytes(leaf, ITEMSIZE[dtype], width * ITEMSIZE[dtype])
+    return tuning.norm_spec(
+        width,
+        rows,
+        target,
+        storage=dtype,
+        weight=dtype,
+        access=access,
+        weight_access=access,
+        pdl=target.pdl,
+        **{"adds_residual": True, **options},
+    )
+
+
+def gated(activation, width, rows, dtype, target, **options):
+    leaf = tuning.row_tree(width, ITEMSIZE[dtype]).leaf
+    access = tuning.access_bytes(leaf, ITEMSIZE[dtype], width * ITEMSIZE[dtype])
+    return tuning.gated_spec(width, rows, target, activation=activation, storage=dtype, access=access, pdl=target.pdl, **options)
+
+
+def built(spec, cc):
+    """The PTX, and ptxas's (registers, bytes of stack and spills)."""
+    ptx = compile_to_ptx(spec, cc)
+    cubin, report = assemble(ptx, cc)
+    assert cubin[:4] == b"\x7fELF"
+    registers = int(re.search(r"Used (\d+) registers", report).group(1))
+    waste = sum(int(n) for n in re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", report))
+    return ptx, registers, waste
+
+
+def check(spec, cc, *, wide):
+    ptx, registers, waste = built(spec, cc)
+    assert ".f64" not in ptx
+    assert ".local" not in ptx
+    assert waste == 0
+    assert registers * spec.threads <= REGISTERS_OF_A_PROCESSOR
+    for access in ("ld", "st"):
+        assert bool(re.search(rf"{access}\.global\.v4\.[bu]32", ptx)) == wide
+    return ptx
+
+
+@pytest.mark.parametrize("cc", TARGETS)
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize(("width", "rows"), [(4096, 1), (4096, 4096)])
+def test_the_add_norm_has_wide_accesses_no_fp64_and_no_spills(cc, dtype, width, rows):
+    ptx = check(norm(width, rows, dtype, TARGETS[cc]), cc, wide=True)
+    assert ("griddepcontrol.wait" in ptx) == TARGETS[cc].pdl
+
+
+@pytest.mark.parametrize("cc", TARGETS)
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
+def test_the_gated_forms_have_wide_accesses_no_fp64_and_no_spills(cc, dtype, activation):
+    check(gated(activation, 14336, 4096, dtype, TARGETS[cc]), cc, wide=True)
+
+
+@pytest.mark.parametrize(
+    ("width", "rows"), [(7168, 4096), (8192, 2048), (16384, 1024), (1024, 16384), (128, 65536), (65536, 8192), (262144, 512)]
+)
+def test_every_class_of_width_fits_its_registers(width, rows):
+    check(norm(width, rows, "bf16", TARGETS[9, 0]), (9, 0), wide=True)
+    check(norm(width, rows, "bf16", TARGETS[9, 0], adds_residual=False), (9, 0), wide=True)
+
+
+@pytest.mark.parametrize("code", ["R1W0", "R0W1", "R1W1"])
+def test_every_contract_fits_its_registers(code):
+    options = {"rounds_sum": "R1" in code, "rounds_norm": "W1" in code, "weight_bias": 1.0}
+    check(norm(4096, 4096, "bf16", TARGETS[9, 0], **options), (9, 0), wide=True)
+
+
+@pytest.mark.parametrize("width", [111, 4097, 100003])
+def test_an_odd_width_takes_scalar_accesses(width):
+    check(norm(width, 128, "bf16", TARGETS[9, 0]), (9, 0), wide=False)
+
+
+def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice():
+    for width, place in ((32768, "registers"), (40000, "shared"), (131072, "memory")):
+        spec = norm(width, 16, "bf16", TARGETS[8, 0])
+        assert spec.row_in == place
+        check(spec, (8, 0), wide=True)
+
+
+def test_an_access_is_as_wide_as_every_address_allows():
+    assert tuning.access_bytes(8, 2, 0, 16, 4096) == 16
+    assert tuning.access_bytes(8, 2, 8, 16) == 8
+    assert tuning.access_bytes(8, 2, 2) == 2
+    assert tuning.access_bytes(1, 2, 0) == 2
+    assert tuning.access_bytes(4, 4, 4) == 4

@@ -1,0 +1,130 @@
+"""The summation tree: a function of the width alone, and the same bits whoever adds it up. On the CPU replay."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from numba_kernels import tuning
+from numba_kernels.arrays import ITEMSIZE
+from numba_kernels.compile import kernel_function
+from numba_kernels.reduction import MAX_SEGMENTS, row_tree
+from numba_kernels.replay import ReplayKernel
+
+from .rows import bits, random
+
+H200 = tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132)
+
+
+def spec_for(width, rows, dtype="bf16", target=H200):
+    leaf = row_tree(width, ITEMSIZE[dtype]).leaf
+    access = tuning.access_bytes(leaf, ITEMSIZE[dtype], width * ITEMSIZE[dtype])
+    return tuning.norm_spec(
+        width, rows, target, adds_residual=True, storage=dtype, weight=dtype, access=access, weight_access=access
+    )
+
+
+def run(spec, x, residual, weight, check="fast", **options):
+    """The kernel of ``spec`` on copies; its outputs' bits."""
+    rows, width = x.shape
+    x, residual = bits(x.copy()), bits(residual.copy())
+    arguments = (x.ravel(), residual.ravel(), bits(weight), x.ravel(), width, width, width, rows, width, 0x358637BD)
+    grid, shared = tuning.norm_grid(spec, rows), tuning.dynamic_shared_bytes(spec, width)
+    kernel = ReplayKernel(kernel_function(spec), check=check)
+    kernel.launch(grid=grid, block=spec.threads, args=arguments, dynamic_shared_bytes=shared, **options)
+    return x, residual
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 111, 4096, 4097, 7168, 65536, 131072, 262144, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_a_tree_covers_its_row_and_fits_shared_memory(width, itemsize):
+    tree = row_tree(width, itemsize)
+    assert tree.leaf * tree.leaves == width
+    assert tree.segments <= MAX_SEGMENTS
+    assert (tree.segments - 1) * 32 * tree.chain < tree.leaves <= tree.segments * 32 * tree.chain
+
+
+WORKERS = [
+    {"warps": 16, "partials": 1},
+    {"warps": 8, "partials": 2},
+    {"warps": 4, "partials": 4},
+    {"warps": 5, "partials": 4},
+    {"warps": 4, "partials": 4, "exact": True, "early_weight": False},
+    {"row_in": "shared", "warps": 3, "partials": 1},
+    {"row_in": "memory", "warps": 5, "partials": 1},
+]
+
+
+@pytest.mark.parametrize("workers", WORKERS, ids=str)
+def test_a_row_has_the_same_bits_whoever_adds_it_up(workers):
+    x, residual, weight = random((2, 4096), "bf16"), random((2, 4096), "bf16", 1), random((4096,), "bf16", 2)
+    spec = spec_for(4096, 1)
+    want = run(spec, x, residual, weight)
+    other = replace(spec, exact=False, **{k: v for k, v in workers.items() if k != "exact"})
+    got = run(replace(other, exact=workers.get("exact", False)), x, residual, weight)
+    assert np.array_equal(got[0], want[0])
+    assert np.array_equal(got[1], want[1])
+
+
+@pytest.mark.parametrize("width", [111, 128, 512, 1024])
+def test_short_rows_keep_their_bits_in_a_warp_a_part_of_it_or_a_block(width):
+    x, residual, weight = random((5, width), "bf16"), random((5, width), "bf16", 1), random((width,), "bf16", 2)
+    tree = row_tree(width, 2)
+    spec = replace(spec_for(width, 5), row_in="registers", rows=1, exact=False)
+    one_warp = run(replace(spec, warps=1, lanes=32, partials=4), x, residual, weight)
+    chosen = run(spec_for(width, 5), x, residual, weight)
+    block = run(replace(spec, warps=max(2, tree.segments), lanes=32, partials=1), x, residual, weight)
+    for other in (chosen, block):
+        assert np.array_equal(other[0], one_warp[0])
+        assert np.array_equal(other[1], one_warp[1])
+
+
+def test_the_sum_follows_the_documented_tree():
+    """The tree of reduction.py, written out in NumPy, gives the kernel's bits."""
+    width = 4096
+    x, weight = random((1, width), "fp32", 5), np.ones(width, np.float32)
+    tree = row_tree(width, 4)
+    total = np.float32(0)
+    lanes = np.zeros(32, np.float32)
+    for segment in range(tree.segments):
+        sums = np.zeros(32, np.float32)
+        for lane in range(32):
+            for c in range(tree.chain):
+                leaf = (segment * tree.chain + c) * 32 + lane
+                for v in x[0, leaf * tree.leaf : (leaf + 1) * tree.leaf]:
+                    # The product of two fp32 values is exact in fp64, so adding there and rounding once is a fused multiply-add
+                    # but for double rounding, which a random row does not meet.
+                    sums[lane] = np.float32(np.float64(v) * np.float64(v) + np.float64(sums[lane]))
+        for offset in (16, 8, 4, 2, 1):
+            sums = sums + sums[np.arange(32) ^ offset]
+        lanes[segment % 32] += sums[0]
+    for offset in (16, 8, 4, 2, 1):
+        lanes = lanes + lanes[np.arange(32) ^ offset]
+    total = lanes[0]
+    rstd = np.float32(1) / np.sqrt(total / np.float32(width) + np.float32(1e-6))
+    want = (x[0] * rstd) * weight
+    spec = spec_for(width, 1, "fp32")
+    got, _ = run(spec, x, np.zeros_like(x), weight)
+    assert np.array_equal(got[0], bits(want))
+
+
+@pytest.mark.parametrize(("width", "rows"), [(4096, 2), (111, 5), (1024, 300), (128, 9), (3, 40)])
+def test_the_kernels_have_no_race_and_read_nothing_unwritten(width, rows):
+    x, residual, weight = random((rows, width), "bf16"), random((rows, width), "bf16", 1), random((width,), "bf16", 2)
+    spec = spec_for(width, rows)
+    small = slice(0, 8)
+    want = run(spec, x[small], residual[small], weight)
+    got = run(spec, x[small], residual[small], weight, check="full")
+    shuffled = run(spec, x[small], residual[small], weight, schedule_seed=3)
+    for other in (got, shuffled):
+        assert np.array_equal(other[0], want[0])
+        assert np.array_equal(other[1], want[1])
+
+
+@pytest.mark.parametrize("row_in", ["shared", "memory"])
+def test_the_streamed_forms_have_no_race(row_in):
+    x, residual, weight = random((2, 2048), "fp16"), random((2, 2048), "fp16", 1), random((2048,), "fp16", 2)
+    spec = replace(spec_for(2048, 2, "fp16"), row_in=row_in, warps=3, partials=1, exact=False)
+    want = run(spec, x, residual, weight)
+    got = run(spec, x, residual, weight, check="full", schedule_seed=1)
+    assert np.array_equal(got[0], want[0])

@@ -1,0 +1,154 @@
+"""What the kernels compute, on the CPU replay: exact values, every width and dtype, every contract."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import numba_kernels
+
+from .rows import ADD_NORMS, DTYPES, GATED, NORMS, bits, call, exactly, expected, inputs_of, random, steps_apart
+
+BF16 = ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("R0W0", [0.9921875, 1.453125, -1.6484375, 0.75]),
+        ("R1W0", [0.9921875, 1.453125, -1.6484375, 0.74609375]),
+        ("R0W1", [0.9921875, 1.4453125, -1.65625, 0.74609375]),
+        ("R1W1", [0.9921875, 1.4609375, -1.65625, 0.74609375]),
+    ],
+)
+def test_one_row_tells_the_four_contracts_apart(code, output):
+    x = np.array([[-0.5625, -0.078125, -0.109375, -1]], BF16)
+    residual = np.array([[4.25, 7.5, -6.5, 4]], BF16)
+    weight = np.array([1.484375, 1.078125, 1.375, 1.375], BF16)
+    numba_kernels.fused_add_rmsnorm(x, residual, weight, contract=code)
+    assert x.tolist() == [output]
+    assert residual.tolist() == [[3.6875, 7.4375, -6.625, 3]]
+
+
+@pytest.mark.parametrize(("code", "output"), [("R0W0", [0.6328125, 1.2646484375]), ("R1W0", [0.63232421875, 1.2646484375])])
+def test_the_fp16_row_that_rounds_to_the_same_residual(code, output):
+    x, residual = np.array([[1, 2]], np.float16), np.array([[2**-11, 0]], np.float16)
+    numba_kernels.fused_add_rmsnorm(x, residual, np.ones(2, np.float16), contract=code)
+    assert x.tolist() == [output]
+    assert residual.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("width", [1, 3, 111, 3584, 4096, 16384, 131072])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_width_gives_the_row_norm_and_a_bit_exact_residual(width, dtype):
+    inputs = inputs_of("fused_add_rmsnorm", 2, width, dtype, seed=width)
+    got, want = call("fused_add_rmsnorm", inputs), expected("fused_add_rmsnorm", inputs)
+    assert np.array_equal(bits(got["residual"]), bits(want["residual"]))
+    apart = steps_apart(got["output"], want["output"])
+    assert apart.max() <= (8 if dtype == "fp32" else 1)
+    if dtype != "fp32":
+        assert np.count_nonzero(apart) <= 1e-3 * apart.size + 1
+
+
+@pytest.mark.parametrize("width", [1, 3, 111, 128, 1024, 4096])
+@pytest.mark.parametrize("op", NORMS + ADD_NORMS)
+def test_the_norms_agree_with_the_plain_arithmetic(op, width):
+    inputs = inputs_of(op, 3, width, "bf16", seed=7)
+    got, want = call(op, inputs), expected(op, inputs)
+    for name in want:
+        assert steps_apart(got[name], want[name]).max() <= (name == "output")
+
+
+@pytest.mark.parametrize("op", GATED)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [1, 3, 111, 4096])
+def test_the_gated_forms_agree_with_the_plain_arithmetic(op, dtype, width):
+    inputs = inputs_of(op, 3, width, dtype, seed=11)
+    apart = steps_apart(call(op, inputs)["output"], exactly(op, inputs))
+    assert apart.max() <= (4 if dtype == "fp32" else 1)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize(
+    ("op", "codes"), [("fused_add_rmsnorm", ("R0W0", "R1W0", "R0W1", "R1W1")), ("silu_and_mul", ("S0", "S1"))]
+)
+def test_a_contract_is_nearer_to_itself_than_to_any_other(op, codes, dtype):
+    inputs = inputs_of(op, 4, 512, dtype, seed=3)
+    for code in codes:
+        got = call(op, inputs, code)["output"]
+        misses = {other: np.count_nonzero(bits(got) != bits(expected(op, inputs, other)["output"])) for other in codes}
+        assert misses[code] <= 2
+        assert min(n for other, n in misses.items() if other != code) > 100
+
+
+@pytest.mark.parametrize("op", NORMS + ADD_NORMS)
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_an_fp32_weight_beside_16_bit_rows_is_read_as_fp32(op, dtype):
+    inputs = inputs_of(op, 2, 64, dtype, weight_dtype="fp32")
+    got, want = call(op, inputs)["output"], expected(op, inputs)["output"]
+    assert steps_apart(got, want).max() <= 1
+    assert np.count_nonzero(steps_apart(got, want)) <= 1
+
+
+def test_gemma_adds_one_to_the_weight_in_fp32():
+    x = np.array([[3.0, 4.0]], BF16)
+    out = numba_kernels.gemma_rmsnorm(x, np.zeros(2, BF16), eps=0.0)
+    assert out.tolist() == numba_kernels.rmsnorm(x, np.ones(2, BF16), eps=0.0).tolist()
+    small = np.full(2, 2**-9, BF16)  # 1 + 2^-9 is not a bf16 value
+    want = np.float32([3, 4]) / np.float32(math.sqrt(12.5)) * np.float32(1 + 2**-9)
+    assert numba_kernels.gemma_rmsnorm(x, small, eps=0.0).tolist() == [want.astype(BF16).tolist()]
+
+
+def test_eps_is_inside_the_root_and_fp32():
+    x = np.full((1, 4), 2e-4**0.5, np.float16)  # mean square 2e-4
+    out = numba_kernels.rmsnorm(x, np.ones(4, np.float16), eps=1e-6)
+    h = np.float64(x[0, 0])
+    assert abs(out[0, 0] - h / math.sqrt(h * h + np.float32(1e-6))) < 2**-11
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0, 1e2, 1e4])
+def test_rows_of_any_scale_are_normalised(scale):
+    inputs = inputs_of("rmsnorm", 2, 256, "bf16", scale=scale)
+    assert steps_apart(call("rmsnorm", inputs)["output"], expected("rmsnorm", inputs)["output"]).max() <= 1
+
+
+def test_an_fp16_row_whose_squares_overflow_fp16_is_not_zero():
+    x = np.full((1, 64), 256.0, np.float16)
+    assert np.all(numba_kernels.rmsnorm(x, np.ones(64, np.float16)) == 1)
+
+
+@pytest.mark.parametrize("place", [0, 17, 110])
+def test_a_nan_or_an_infinity_reaches_the_whole_row_and_no_other(place):
+    x = random((3, 111), "bf16")
+    x[1, place] = np.nan
+    out = numba_kernels.rmsnorm(x, np.ones(111, BF16))
+    assert np.isnan(out[1].astype(np.float32)).all()
+    assert np.isfinite(out[[0, 2]].astype(np.float32)).all()
+    x[1, place] = np.inf
+    out = numba_kernels.rmsnorm(x, np.ones(111, BF16)).astype(np.float32)
+    assert np.isnan(out[1, place])
+    assert (np.delete(out[1], place) == 0).all()
+
+
+@pytest.mark.parametrize("op", GATED)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_finite_gate_gives_nan(op, dtype):
+    top = float(ml_dtypes.finfo(DTYPES[dtype]).max)
+    gates = np.array([-top, -1e4, -100, -89, -30, -5, -0.0, 0.0, 5, 30, 89, 100, 1e4, top], np.float32).astype(DTYPES[dtype])
+    out = getattr(numba_kernels, op)(np.concatenate([gates, np.ones_like(gates)])[None])
+    values = out.astype(np.float32)[0]
+    assert np.isfinite(values).all()
+    assert (values[gates.astype(np.float32) >= 30] == gates.astype(np.float32)[gates.astype(np.float32) >= 30]).all()
+    assert (np.abs(values[:4]) < 1e-30).all()
+
+
+def test_the_first_half_is_the_gate():
+    out = numba_kernels.silu_and_mul(np.array([[0.0, 1.0, 5.0, 7.0]], np.float32))
+    assert out[0, 0] == 0
+    assert abs(out[0, 1] - 7 / (1 + math.exp(-1))) < 1e-6
+
+
+def test_the_mean_divides_by_the_true_width():
+    out = numba_kernels.rmsnorm(np.array([[1, 2, 3]], np.float32), np.ones(3, np.float32), eps=0.0)
+    assert np.allclose(out, np.array([1, 2, 3]) / math.sqrt(14 / 3), rtol=1e-6)
