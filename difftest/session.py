@@ -133,6 +133,7 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
                 keep(index, what)
                 busy[number] = None
     finally:
+        tasks.cancel_join_thread()  # what nobody will take any more must not hold up the exit
         for process in workers:
             process.terminate()
         for process in workers:
