@@ -7,6 +7,7 @@ hence the rstd in that cell divided by the element's other factors. One element 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,7 @@ from reference.precise import NormTerms
 # again) nor ruled by an outlier (small squares vanish in a large sum, always downwards). Uniform rows have 1.8, normal 3.
 GENERIC_WIDTH = 64
 GENERIC_KURTOSIS = (1.5, 10.0)
+RATE_FALSE_ALARM = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class RowEvidence:
     product roundings; empty (lowest > highest) when no single rstd does. `bound`: what fp32 explains, infinite for rows
     that are not judged. `drift`: what fp32 explains on average over rows. `generic`: rows on which that average means
     something. `judged`: elements with a bound. `unattainable`: judged elements that no rstd within the bound explains,
-    even alone. `differing`: judged elements that are not the correctly rounded value. `marginal`: judged elements that
-    fp32 may make differ, taking the row's rstd off by `drift` (by `bound` on rows that are not generic).
+    even alone. `differing`: judged elements that are not the correctly rounded value. `explained`: how many elements of
+    each row fp32 is expected to make differ at most, its rstd being off by `typical_error`.
     """
 
     lowest: torch.Tensor
@@ -42,7 +44,7 @@ class RowEvidence:
     judged: torch.Tensor
     unattainable: torch.Tensor
     differing: torch.Tensor
-    marginal: torch.Tensor
+    explained: torch.Tensor
 
     @property
     def nearest(self) -> torch.Tensor:
@@ -61,26 +63,26 @@ def row_evidence(terms: NormTerms, candidate: torch.Tensor) -> RowEvidence:
     lowest, highest, unreachable = (_inner_ratios if terms.rounds_norm else _ratios)(terms, value, candidate)
 
     judged = norm_judged(terms)
-    usable = judged & (value != 0)
-    differing, unattainable = torch.zeros_like(usable), torch.zeros_like(usable)
-    special = ~usable | torch.isnan(candidate)
+    zero = value == 0  # an element or its weight is zero: so is the output, in any arithmetic
+    unattainable = zero & (candidate != 0)
+    usable = judged & ~zero
+    alone = torch.isnan(candidate)
     if _may_leave_fp32(terms):
-        special = special | leaves_fp32(terms)
-    if bool(special.any()):
-        usable = usable & ~special
+        alone = alone | leaves_fp32(terms)
+    if bool(alone.any()):
+        # No statement about rstd: these are held against their own attainable sets.
         low_end, high_end = norm_ends(terms)
-        outside = ~((candidate >= low_end) & (candidate <= high_end))
-        unattainable = judged & special & outside
-        differing = unattainable.clone()
+        unattainable |= alone & ~((candidate >= low_end) & (candidate <= high_end))
+        usable = usable & ~alone
+    differing = unattainable.clone()
+    if not bool(usable.all()):
         lowest = torch.where(usable, lowest, -torch.inf)
         highest = torch.where(usable, highest, torch.inf)
         unreachable = unreachable & usable
 
     unattainable |= unreachable | (lowest > (1 + bound) * (1 + slack)) | (highest < (1 - bound) * (1 - slack))
     differing |= unreachable | (lowest > 1) | (highest < 1)
-    generic = _generic(terms)
-    reach = torch.where(generic, rstd_drift(width), bound) + slack
-    marginal = (lowest > 1 - reach) | (highest < 1 + reach)
+    generic = _generic(terms) & torch.isfinite(bound)
     return RowEvidence(
         lowest=(lowest.amax(dim=-1) / (1 + slack) - 1),
         highest=(highest.amin(dim=-1) / (1 - slack) - 1),
@@ -90,8 +92,36 @@ def row_evidence(terms: NormTerms, candidate: torch.Tensor) -> RowEvidence:
         judged=judged,
         unattainable=unattainable & judged,
         differing=differing & judged,
-        marginal=marginal & judged,
+        explained=_explained(lowest, highest, judged, typical_error(width, bound, generic), slack),
     )
+
+
+def typical_error(width: int, bound: torch.Tensor, generic: torch.Tensor) -> torch.Tensor:
+    """(rows, 1): how far off rstd is taken to be when differing elements are counted over all rows.
+
+    On generic rows the errors average at most `rstd_drift`, and none exceeds its bound; by Hoeffding's inequality their
+    average over R independent rows exceeds drift + bound * sqrt(ln(1 / p) / 2R) with probability p at most. Elsewhere,
+    and where R is small, the bound itself.
+    """
+    rows = max(1, int(generic.sum()))
+    likely = rstd_drift(width) + bound * math.sqrt(math.log(1 / RATE_FALSE_ALARM) / (2 * rows))
+    return torch.where(generic, torch.minimum(bound, likely), bound)
+
+
+def _explained(
+    lowest: torch.Tensor, highest: torch.Tensor, judged: torch.Tensor, error: torch.Tensor, slack: float
+) -> torch.Tensor:
+    """(rows,): how many elements are expected within reach of a tie; a half is an element that one sign reaches.
+
+    The row's error has one sign, and knows nothing of the ties: it reaches half of those within error + slack, and the
+    slack alone the other half. A cell narrower than that puts a tie within reach of any value (fp32 storage).
+    """
+    reach = error + slack
+    above, below = (highest - 1).abs(), (lowest - 1).abs()
+    narrow = highest - lowest < reach
+    counted = (((above < reach) | narrow) & judged, ((above < slack) | narrow) & judged)
+    counted += (((below < reach) | narrow) & judged, ((below < slack) | narrow) & judged)
+    return sum((side.sum(dim=-1) for side in counted), torch.zeros(())) / 2
 
 
 def _ratios(terms: NormTerms, value: torch.Tensor, candidate: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -107,22 +137,17 @@ def _inner_ratios(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """W1: the cells of the rounded normalised values that, times the weight, give the output; over the value.
 
-    The right one and its two neighbours are tried, since rstd's bound is far below their spacing. The third result says
-    where none gives the output.
+    The right one and its two neighbours are tried, since rstd's bound is far below their spacing. If an element fits
+    none, so are those that the outputs themselves point to, output / weight and its neighbours: to say how far off rstd
+    is. The third result says where none gives the output.
     """
     negative = torch.signbit(value) ^ torch.signbit(terms.weight)
     wanted = torch.where(negative, -candidate, candidate)
-    magnitude, weight = value.abs(), terms.weight.abs()
-    pattern = magnitude.float().to(terms.storage).view(torch.int16)
-    lowest = torch.full_like(magnitude, torch.inf)
-    highest = torch.full_like(magnitude, -torch.inf)
-    for step in (-1, 0, 1):
-        inner = torch.clamp(pattern + step, min=0).view(terms.storage)
-        low, high = product_roundings(inner, weight, terms.storage)
-        gives = (wanted == low) | (wanted == high)
-        cell_lowest, cell_highest = rounding_cell(inner)
-        lowest = torch.where(gives, torch.minimum(lowest, cell_lowest), lowest)
-        highest = torch.where(gives, torch.maximum(highest, cell_highest), highest)
+    magnitude, weight = value.abs(), terms.weight.abs().expand_as(value)
+    lowest, highest = _inner_cells(magnitude, wanted, weight)
+    if bool((highest < lowest).any()):
+        farther = _inner_cells(wanted.double() / weight, wanted, weight)
+        lowest, highest = torch.minimum(lowest, farther[0]), torch.maximum(highest, farther[1])
     none = highest < lowest
     inverse = 1.0 / magnitude
     return (
@@ -130,6 +155,21 @@ def _inner_ratios(
         torch.where(none, torch.inf, highest * inverse),
         none,
     )
+
+
+def _inner_cells(around: torch.Tensor, wanted: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The hull of the cells of those storage values, `around` rounded and one step to either side, whose product with
+    the weight rounds to `wanted`. All magnitudes. Empty, (inf, -inf), where there is none."""
+    pattern = around.float().to(wanted.dtype).view(torch.int16)
+    lowest, highest = torch.full_like(around, torch.inf), torch.full_like(around, -torch.inf)
+    for step in (-1, 0, 1):
+        inner = torch.clamp(pattern + step, min=0).view(wanted.dtype)
+        low, high = product_roundings(inner, weight, wanted.dtype)
+        gives = (wanted == low) | (wanted == high)
+        cell_lowest, cell_highest = rounding_cell(inner)
+        lowest = torch.where(gives, torch.minimum(lowest, cell_lowest), lowest)
+        highest = torch.where(gives, torch.maximum(highest, cell_highest), highest)
+    return lowest, highest
 
 
 def _may_leave_fp32(terms: NormTerms) -> bool:

@@ -140,9 +140,9 @@ def _judge_norm(terms: NormTerms, candidate: torch.Tensor, contract: Contract, s
         reasons.append(_worst_element(terms, candidate, evidence, contract, elements))
     if not reasons:
         reasons += _judge_drift(terms, evidence, together, statistics)
-    # Rounding explains what lies within its reach of a tie; a few more for chance, should a row exceed the drift.
-    reachable = int(evidence.marginal.sum())
-    statistics["explained"] = min(elements, reachable + 3 + int(3 * math.sqrt(reachable)))
+    # Which ties lie where is chance: a count exceeds its mean by 5 standard deviations and 5 with probability below 1e-6.
+    expected_count = float(evidence.explained.sum())
+    statistics["explained"] = min(elements, int(expected_count + 5 * math.sqrt(expected_count) + 5))
     if statistics["differing"] > statistics["explained"] and not reasons:
         reasons.append(
             f"{statistics['differing']} of {elements} elements are not the correctly rounded value; "
