@@ -115,6 +115,7 @@ class Program:
     names: dict[Any, str] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     compiled: dict[Any, str] = field(default_factory=dict)
+    shared_names: set[str] = field(default_factory=lambda: {"__shared_array", "__dynamic_array"})  # may hold shared arrays
     made: set[str] = field(default_factory=set)  # names of rewritten functions in the namespace
     counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -160,6 +161,8 @@ class Scope:
         definition = tree.body[0]
         if not isinstance(definition, ast.FunctionDef):
             raise program.error(f"{self.name} is not written as a def", self.file, first)
+        if definition.name != self.function.__code__.co_name:
+            raise program.error(f"the file of {self.name} has changed since it was imported", self.file, first)
         definition.decorator_list, definition.returns = [], None
         self.tree = definition
         arguments = definition.args
@@ -330,6 +333,11 @@ class Rewriter:
         """Append a simple statement, its line recorded first if it can fail."""
         if any(isinstance(n, ast.Subscript | ast.Call | ast.Raise | ast.Assert) for n in ast.walk(statement)):
             self.mark()
+        if isinstance(statement, ast.Assign) and any(
+            isinstance(n, ast.Name) and n.id in self.program.shared_names for n in ast.walk(statement.value)
+        ):
+            stored = [n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            self.program.shared_names.update(stored)
         self.place(statement)
         self.out.append(statement)
 
@@ -662,7 +670,7 @@ class Rewriter:
             self.emit(ast.Expr(ast.Call(_load("__span"), arguments, [])))
         else:
             for value in values:
-                if isinstance(value, ast.Name):
+                if isinstance(value, ast.Name) and value.id in self.program.shared_names:
                     self.emit(ast.Expr(ast.Call(_load("__escape"), [_load("__env"), value], [])))
 
     def grid(self, node: ast.Call, target: Any) -> ast.expr:
@@ -865,6 +873,8 @@ class Rewriter:
         self.restores = (
             program.tracked and not self.kernel and any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(scope.tree))
         )
+        if not self.kernel:
+            program.shared_names.update(scope.parameters)
         body = self.block(scope.tree.body)
         if self.restores:
             head, self.out = body, []

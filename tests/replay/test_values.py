@@ -232,9 +232,12 @@ def test_lanes_that_returned_early_are_not_waited_for(check):
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-def test_unwritten_shared_and_local_floats_are_nan_in_every_block():
+@pytest.mark.parametrize("waits", [False, True])  # two drivers: plain loops, and threads that are resumed
+def test_unwritten_shared_and_local_floats_are_nan_in_every_block(waits):
     def kernel(y):
         t = cuda.threadIdx.x
+        if waits:
+            cuda.syncthreads()
         s = cuda.shared.array((2, 40), float32)
         own = cuda.local.array(3, float64)
         y[cuda.blockIdx.x, t] = s[1, t] + own[2]
@@ -252,8 +255,10 @@ def test_local_arrays_belong_to_one_thread_and_live_across_barriers():
     def kernel(y):
         t = cuda.threadIdx.x
         own = cuda.local.array(shape=(width, 2), dtype=int64)
+        other = cuda.local.array(6, int64)
         for k in range(width):
             own[k, 1] = 100 * t + k
+            other[2 * k + 1] = -1
         cuda.syncthreads()
         for k in range(width):
             y[t, k] = own[k, 1]
@@ -334,9 +339,7 @@ def test_a_nested_block_reduction_in_device_functions(check, seed):
 def test_each_inlined_call_has_shared_arrays_of_its_own(check):
     def kernel(y):
         t = cuda.threadIdx.x
-        first = mirrored(t)
-        second = mirrored(100 + t)
-        y[t] = first + 1000 * second
+        y[t] = mirrored(t) + 1000 * mirrored(100 + t)
 
     y = np.zeros(64, np.int64)
     run(kernel, 64, y, check=check, schedule_seed=5)

@@ -511,3 +511,17 @@ def test_wrong_launches_are_refused():
         ReplayKernel(kernel).launch(1, 32, (1, 2))
     with pytest.raises(ValueError, match="check is"):
         ReplayKernel(kernel, check="slow")
+
+
+def test_shared_memory_that_an_undescribed_intrinsic_may_have_written_is_not_reported():
+    def kernel(y, store):
+        t = cuda.threadIdx.x
+        s = cuda.shared.array(64, types.float64)
+        if store:
+            alias = s
+            store_one(alias, t)
+        cuda.syncthreads()
+        y[t] = s[t]  # here
+
+    ReplayKernel(kernel, check="full").launch(1, 64, (np.zeros(64), True))
+    found(kernel, UninitializedRead, 64, np.zeros(64), False, check="full")
