@@ -151,21 +151,21 @@ def activation_factor(name: str, gate: torch.Tensor) -> tuple[torch.Tensor, torc
     return argument, factor, bound
 
 
-def enclose(
-    gate: torch.Tensor, factor: torch.Tensor, error: torch.Tensor, up: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Magnitudes (lowest, highest), float64, between which |gate * factor * up| lies for certain; gate and up finite.
+def enclose(gate: torch.Tensor, factor: torch.Tensor, error: torch.Tensor, up: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Magnitudes (lowest, highest), float64, for |gate * factor * up|, gate and up finite: no tie beyond them matters.
 
     The factor is above 1/2 for a positive gate and below for a negative one, and never reaches 0, 1/2 or 1. The exact
-    product |gate * up| and its half therefore bound the value strictly. They matter: where the factor is within 2^-53
-    of 1 or 1/2 the value sits just beside a number that is often a tie.
+    product |gate * up| and its half, both float64 numbers, therefore bound the value strictly. They matter: where the
+    factor is within 2^-53 of 1 or 1/2 the value sits just beside a number that is often a tie. Such an end is moved to
+    the next float64 number inwards. The value may lie in the gap of one float64 step, but no tie can: ties are float64
+    numbers. So the value rounds as some number in [lowest, highest] does.
     """
     product = (gate * up).abs()  # 24-bit significands: exact
     half = 0.5 * product
     infinity = torch.full_like(product, math.inf)
     above = torch.where(gate > 0, torch.nextafter(half, infinity), 0.0)
     below = torch.nextafter(torch.where(gate > 0, product, half), -infinity)
-    lowest = torch.maximum(product * (factor * (1.0 - error)), above)
+    lowest = torch.maximum(product * (factor * (1.0 - error)) - NEGLIGIBLE, above)
     highest = torch.minimum(product * (factor * (1.0 + error)) + NEGLIGIBLE, below)
     nothing = product == 0
     return torch.where(nothing, 0.0, lowest), torch.where(nothing, 0.0, highest)
