@@ -234,19 +234,21 @@ def test_lanes_that_returned_early_are_not_waited_for(check):
 
 @pytest.mark.parametrize("waits", [False, True])  # two drivers: plain loops, and threads that are resumed
 def test_unwritten_shared_and_local_floats_are_nan_in_every_block(waits):
-    def kernel(y):
+    def kernel(y, z):
         t = cuda.threadIdx.x
         if waits:
             cuda.syncthreads()
         s = cuda.shared.array((2, 40), float32)
         own = cuda.local.array(3, float64)
-        y[cuda.blockIdx.x, t] = s[1, t] + own[2]
+        y[cuda.blockIdx.x, t] = s[1, t]
+        z[cuda.blockIdx.x, t] = own[2]
         s[1, t] = 1
         own[2] = 1
 
-    y = np.zeros((3, 40), np.float32)
-    run(kernel, 40, y, grid=3)
+    y, z = np.zeros((3, 40), np.float32), np.zeros((3, 40), np.float32)
+    run(kernel, 40, y, z, grid=3)
     assert np.isnan(y).all()
+    assert np.isnan(z).all()
 
 
 def test_local_arrays_belong_to_one_thread_and_live_across_barriers():
@@ -352,6 +354,16 @@ def mirrored(value):
     slots[cuda.threadIdx.x] = value
     cuda.syncthreads()
     return slots[63 - cuda.threadIdx.x]
+
+
+def test_two_calls_in_one_expression_do_not_share_their_variables():
+    def kernel(y):
+        t = cuda.threadIdx.x
+        y[t] = warp_sum(t) + 10000 * warp_sum(t + 1)
+
+    y = np.zeros(32, np.int64)
+    run(kernel, 32, y)
+    assert (y == 496 + 10000 * 528).all()
 
 
 def test_schedules_give_a_right_kernel_the_same_bits():

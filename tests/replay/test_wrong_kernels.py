@@ -525,3 +525,15 @@ def test_shared_memory_that_an_undescribed_intrinsic_may_have_written_is_not_rep
 
     ReplayKernel(kernel, check="full").launch(1, 64, (np.zeros(64), True))
     found(kernel, UninitializedRead, 64, np.zeros(64), False, check="full")
+
+
+def test_the_line_of_a_fault_is_found_again_from_the_same_memory():
+    def kernel(x):
+        i = 0
+        while x[8] < 1:  # a second run on what the first one left would not come here
+            x[8] = 1
+            x[i + 9] = 1  # here
+
+    x = np.zeros(9)
+    found(kernel, OutOfBounds, 1, x)
+    assert x[8] == 1
