@@ -109,6 +109,22 @@ def replay(case: str, **options: Any) -> int:
     return replay(case, files=_files(Files, options), **options)
 
 
+@main.command(epilog="Exit status: 0 a contract was found, 1 none fits, 2 bad usage, 3 the environment lacks what was asked for.")
+@click.option("--op", default="", metavar="NAME", help="The operator.  [default: a file's function's name]")
+@click.option("--candidate", default="numba", metavar="NAME|FILE.py:FUNCTION", show_default=True, help="What is asked about.")
+@click.option("--contract", default="", metavar="CODE", help="The contract to ask the candidate for, if it has several.")
+@click.option("--dtype", default="bf16", metavar="NAME", show_default=True, help="Storage dtype.")
+@click.option("--widths", default="3,111,4096", metavar="NUMBERS", show_default=True, help="Widths of an output row.")
+@click.option("--device", default="auto", metavar="auto|cpu|cuda[:N]", show_default=True, help="Where the candidate runs.")
+@click.option("--seed", default=0, show_default=True, help="The same seed gives the same rows.")
+@click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write what was found as JSON.")
+def identify(**options: Any) -> int:
+    """Say which rounding contract an implementation follows, with which eps and weight bias; the last line names it."""
+    from difftest.identify.command import identify
+
+    return identify(**options)
+
+
 @main.command(epilog=EXIT_STATUS)
 @click.option("--ops", default="", metavar="NAMES", help="Operators.  [default: fused_add_rmsnorm,silu_and_mul,rmsnorm]")
 @click.option("--shapes", default="", metavar="RxW,…", help="Output rows x width.  [default: the README's, by operator]")

@@ -1,0 +1,77 @@
+"""The command `identify`: options in, an exit status out. Imports this package and `difftest`'s options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from difftest import options, record
+from difftest import report as screens
+from difftest.candidates import is_file, operators_of, resolve
+from difftest.dtypes import DTYPES
+from difftest.environment import environment, one_line
+from difftest.errors import LackingError, UsageError
+from difftest.identify import report
+from difftest.identify.infer import identify as infer
+from reference.contracts import Contract
+from reference.contracts import contract as contract_named
+from reference.operators import OPERATORS
+from reference.providers import Provider, Unavailable
+
+
+def identify(
+    *, op: str, candidate: str, contract: str, dtype: str, widths: str, device: str, seed: int, json: Path | None
+) -> int:
+    """Names the contract that the candidate follows, as the last line. Returns the exit status."""
+    provider = resolve(candidate)
+    if not op and not is_file(candidate):
+        raise UsageError(f"--op: name the operator, one of {', '.join(OPERATORS)}")
+    names = options.names("--op", op, OPERATORS) if op else operators_of(candidate)
+    if len(names) != 1:
+        raise UsageError(f"--op: {op!r} names {len(names)} operators; identify takes one")
+    which = OPERATORS[names[0]]
+    dtypes = options.names("--dtype", dtype, DTYPES)
+    if len(dtypes) != 1:
+        raise UsageError(f"--dtype: {dtype!r} names {len(dtypes)} dtypes; identify takes one")
+    storage = DTYPES[dtypes[0]].storage
+    wanted = options.whole_numbers("--widths", widths, 1)
+    options.at_least("--seed", seed, 0)
+    where = options.device(device)
+    asked = None
+    if contract:
+        try:
+            asked = contract_named(which, contract)
+        except ValueError as error:
+            raise UsageError(f"--contract: {error}") from None
+    if json:
+        record.check_writable("--json", json)
+    place = torch.device(where)
+    reason = provider.unavailable(place) or (None if provider.claims(which.name) else f"has no {which.name}")
+    if reason:
+        raise LackingError(f"--candidate: {candidate} can't run {which.name} on {where}: {reason}")
+    function = _function(provider, which.name, asked)
+    refused = {width: provider.refuses(which.name, storage, width, place) for width in wanted}
+    found = infer(which, function, storage, [w for w in wanted if not refused[w]], where, seed)
+    found.refused = {**{width: why for width, why in refused.items() if why}, **found.refused}
+
+    screen = screens.console()
+    surroundings = environment(where)
+    claimed = asked or provider.claims(which.name)
+    claims = f", which claims {claimed}" if claimed and not is_file(candidate) else ""
+    screen.print(f"{candidate} {provider.version()}{claims}", markup=False, soft_wrap=True)
+    screen.print(one_line(surroundings), style="dim", soft_wrap=True)
+    report.show(screen, found)
+    if json:
+        data = {"schema": report.SCHEMA, "candidate": candidate, "version": provider.version(), "seed": seed}
+        record.write_json(json, {**data, "environment": surroundings, **report.document(found)})
+    return report.exit_status(found)
+
+
+def _function(provider: Provider, op: str, asked: Contract | None):
+    try:
+        return provider.function(op, asked)
+    except Unavailable as error:
+        raise LackingError(f"--candidate: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"--contract: {error}") from None

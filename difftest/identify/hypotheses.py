@@ -1,0 +1,104 @@
+"""What may be believed of an implementation, as a function and a contract, and which outputs each belief allows.
+
+Imports torch and `reference`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from reference.arithmetic import Tensors
+from reference.attainable import activation_interval, attainable, gated_ends, gated_judged
+from reference.contracts import Contract, corners
+from reference.operators import OPERATORS, Operator
+from reference.precise import gated_terms
+
+# PTX ISA, tanh.approx.f32: largest relative error 2^-11. FlashInfer's tanh-gelu is made of it, and CuTe kernels make
+# sigmoid(x) of it as (1 + tanh(x / 2)) / 2.
+HARDWARE_TANH = 2.0**-11
+
+# What libraries put under the root: the usual three, none at all, and F.rms_norm's default of finfo(dtype).eps.
+EPS_CANDIDATES = (1e-6, 1e-5, 1e-8, 0.0, *(torch.finfo(t).eps for t in (torch.float16, torch.bfloat16, torch.float32)))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """For every output element the lowest and the highest value allowed; True in `judged` where that means something."""
+
+    lowest: torch.Tensor
+    highest: torch.Tensor
+    judged: torch.Tensor
+
+    def contains(self, output: torch.Tensor) -> torch.Tensor:
+        """Where `output` is allowed, or nothing is judged."""
+        return ((output >= self.lowest) & (output <= self.highest)) | ~self.judged
+
+    def apart_from(self, other: Allowed) -> torch.Tensor:
+        """Where the two have no value in common."""
+        return ((self.highest < other.lowest) | (other.highest < self.lowest)) & self.judged & other.judged
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """`op` is what is computed: not always the operator asked about, since a bias may be missing or another function in
+    its place. `hardware_tanh`: the activation may be off by what tanh.approx is off by.
+    """
+
+    op: Operator
+    contract: Contract
+    hardware_tanh: bool = False
+
+    def allows(self, inputs: Tensors) -> dict[str, Allowed]:
+        """The allowed values by output name, each in the output's shape and dtype."""
+        if not self.hardware_tanh:
+            found = attainable(self.op, inputs, self.contract)
+            return {name: Allowed(found.lowest[name], found.highest[name], found.judged[name]) for name in self.op.outputs}
+        terms = gated_terms(self.op, inputs, self.contract)
+        lowest, highest = activation_interval(str(self.op.activation), terms)
+        # act = gate * (1 + tanh) / 2, and tanh = 2 * factor - 1.
+        slack = terms.gate.abs() * (terms.factor - 0.5).abs() * HARDWARE_TANH
+        ends = gated_ends(terms, torch.clamp(lowest - slack, min=0.0), highest + slack)
+        low, high, judged = (t.reshape(terms.shape) for t in (*ends, gated_judged(terms)))
+        return {"output": Allowed(low, high, judged)}
+
+    def __str__(self) -> str:
+        return self.contract.code
+
+
+def codes(op: Operator, dtype: torch.dtype) -> list[Hypothesis]:
+    """The operator's contracts; for fp32 storage the first alone, since they coincide there."""
+    found = [Hypothesis(op, contract) for contract in corners(op)]
+    return found[:1] if dtype is torch.float32 else found
+
+
+def biases(op: Operator, code: str, dtype: torch.dtype) -> list[Hypothesis]:
+    """The ways to treat the weight under `code`: as it is, plus 1 in fp32, plus 1 in the storage dtype; the own first."""
+    if op.family == "gated":
+        return []
+    plain, gemma = sorted((o for o in OPERATORS.values() if o.family == op.family), key=lambda o: o.weight_bias)
+    one = Contract(code, weight_bias=1.0)
+    found = [Hypothesis(plain, Contract(code)), Hypothesis(gemma, one)]
+    if dtype is not torch.float32:
+        found.append(Hypothesis(gemma, replace(one, bias_in_fp32=False)))
+    return sorted(found, key=lambda h: h.op != op)
+
+
+def with_eps(hypothesis: Hypothesis, eps: float) -> Hypothesis:
+    """The same belief with another eps."""
+    return replace(hypothesis, contract=replace(hypothesis.contract, eps=eps))
+
+
+def other_functions(op: Operator, dtype: torch.dtype) -> list[Hypothesis]:
+    """The other gated operators under every contract: what an implementation may compute by mistake."""
+    others = [o for o in OPERATORS.values() if o.family == op.family == "gated" and o != op]
+    return [hypothesis for other in others for hypothesis in codes(other, dtype)]
+
+
+def bias_in_words(contract: Contract, dtype: torch.dtype) -> str:
+    """`weight bias 0`, `weight bias 1 in fp32`."""
+    if contract.weight_bias == 0.0:
+        return "weight bias 0"
+    where = "fp32" if contract.bias_in_fp32 else {torch.float16: "fp16", torch.bfloat16: "bf16"}[dtype]
+    return f"weight bias {contract.weight_bias:g} in {where}"

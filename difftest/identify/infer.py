@@ -1,0 +1,267 @@
+"""The decision: which contract, which bias, which eps, or none.
+
+When is a name certain? When nothing that was observed contradicts it, and at least `MARGIN` elements contradict every
+other corner. Neither is a matter of tolerance: the values that a contract allows are all that sane fp32 arithmetic can
+give (`reference.attainable`), so one element outside them refutes it, whatever order the kernel sums in. The margin is
+above one only so that no name rests on a handful of elements whose bound some unusual hardware misses. With the rows of
+`probes`, over a thousand elements contradict each wrong corner at width 3, and over ten thousand at width 4096.
+A rounded rstd or a mean over width + 1 shifts whole rows by 2^-9 and 1 / (2 * width), a thousand times and more what
+fp32 explains, so no corner is left uncontradicted, and the answer is "none".
+
+Imports torch, `reference`, and this package.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from difftest.identify import hypotheses, probes
+from difftest.identify.evidence import Contradiction, Observation, Tally, nearest, tally
+from difftest.identify.hypotheses import EPS_CANDIDATES, Hypothesis, with_eps
+from difftest.implied_rstd import row_evidence
+from difftest.run import BadOutput, call
+from difftest.verdict import judge
+from reference.contracts import DEFAULT_EPS, Contract
+from reference.operators import Operator
+from reference.precise import norm_terms
+from reference.providers import Refused
+
+MARGIN = 16
+OTHER_EPS = 1e-4  # passed in a second call, to see whether eps is listened to
+
+Function = Callable
+
+
+@dataclass(slots=True)
+class Identification:
+    """What was found.
+
+    `found`: the contract followed, or None. `among`: the codes that nothing contradicts, where that is more than one and
+    they are told apart by no element: all of them for fp32, or at widths so narrow that they coincide. `codes`, `biases`,
+    `eps`: the counts behind it. `eps_passed`: what the candidate was given; `listens`: it follows another eps when given
+    one (None: not asked). `approximate`: elements that only a hardware tanh explains. `why`: why the answer is none.
+    `nearest` and `first`: then, the contract that least contradicts, and the first element that does. `remarks`: what
+    else was seen. `refused`: width -> reason, for widths the candidate does not take.
+    """
+
+    op: Operator
+    dtype: torch.dtype
+    widths: list[int] = field(default_factory=list)
+    found: Contract | None = None
+    among: tuple[str, ...] = ()
+    codes: list[Tally] = field(default_factory=list)
+    biases: list[Tally] = field(default_factory=list)
+    eps: list[Tally] = field(default_factory=list)
+    eps_passed: float = DEFAULT_EPS
+    listens: bool | None = None
+    approximate: int = 0
+    why: str = ""
+    nearest: Hypothesis | None = None
+    first: Contradiction | None = None
+    remarks: list[str] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def undecided(self) -> bool:
+        """Several contracts fit, and the widths asked for can't tell them apart."""
+        return self.found is None and len(self.among) > 1
+
+    @property
+    def eps_ignored(self) -> bool:
+        """The candidate does not use the eps that it is passed."""
+        return self.found is not None and (self.found.eps != self.eps_passed or self.listens is False)
+
+
+def identify(
+    op: Operator, function: Function, dtype: torch.dtype, widths: Sequence[int], device: str = "cpu", seed: int = 0
+) -> Identification:
+    """Calls `function` (FlashInfer's signature) on probes of each width and names the contract it follows.
+
+    Whatever the function raises is a finding, short of `Refused`, which leaves the width out.
+    """
+    result = Identification(op, dtype)
+    loud = _observe(result, function, probes.telling, widths, device, seed, DEFAULT_EPS)
+    if not loud:
+        result.why = result.why or "it refuses every width asked for"
+        return result
+    best = _corner(result, loud)
+    if best is None or result.why:
+        return result
+    if op.family == "gated":
+        result.found = best.contract
+        _remark(result, loud)
+        return result
+    best = _bias(result, loud, best)
+    _eps(result, function, best, device, seed)
+    _remark(result, loud)
+    return result
+
+
+def _observe(
+    result: Identification, function: Function, draw: Callable, widths: Sequence[int], device: str, seed: int, eps: float
+) -> list[Observation]:
+    """One call a width; fills in what was refused, and why there is nothing to go on if the function fails."""
+    seen = []
+    for width in widths:
+        inputs = {name: t.to(device) for name, t in draw(result.op, result.dtype, width, seed).items()}
+        try:
+            outputs = observe(result.op, function, inputs, eps)
+        except Refused as refused:
+            result.refused[width] = str(refused)
+            continue
+        except BadOutput as error:
+            result.why = f"at width {width} it {error}"
+            continue
+        except Exception as error:  # a candidate may raise anything
+            result.why = f"at width {width} it raised {type(error).__name__}: {error}"
+            continue
+        seen.append(Observation(inputs, outputs, eps))
+        if width not in result.widths:
+            result.widths.append(width)
+    return seen
+
+
+def observe(op: Operator, function: Function, inputs: dict[str, torch.Tensor], eps: float) -> dict[str, torch.Tensor]:
+    """The outputs by name of one call on copies of `inputs`. BadOutput for another shape, dtype or kind."""
+    tensors = {name: tensor.clone() for name, tensor in inputs.items()}
+    returned = call(op, function, tensors, Contract(op.codes[0], eps))
+    if op.mutated:
+        return {"output": tensors["input"], "residual": tensors["residual"]}
+    rows = inputs["input"]
+    shape = (*rows.shape[:-1], rows.shape[-1] // 2) if op.family == "gated" else tuple(rows.shape)
+    if not isinstance(returned, torch.Tensor):
+        raise BadOutput(f"returned a {type(returned).__name__}, not a tensor")
+    if tuple(returned.shape) != shape or returned.dtype != rows.dtype:
+        raise BadOutput(f"returned {returned.dtype} {tuple(returned.shape)}, not {rows.dtype} {shape}")
+    return {"output": returned}
+
+
+# --- corners ----------------------------------------------------------------------------------------------------------
+
+
+def _corner(result: Identification, seen: list[Observation]) -> Hypothesis | None:
+    """The one code that fits; None, with the reason filled in, where there is none or more than one."""
+    result.codes = tally(hypotheses.codes(result.op, result.dtype), seen)
+    if not any(each.fits for each in result.codes):
+        for others in _explanations(result, seen):
+            if any(each.fits for each in others):
+                result.codes = others
+                break
+    fitting = [each for each in result.codes if each.fits]
+    if not fitting:
+        _none(result, seen)
+        return None
+    if result.dtype is torch.float32:
+        result.among = result.op.codes
+        return fitting[0].hypothesis
+    open_still = [each for each in result.codes if each.fits or each.contradicting < MARGIN]
+    if len(open_still) > 1:
+        result.among = tuple(each.hypothesis.contract.code for each in open_still)
+        widths = ", ".join(map(str, result.widths))
+        result.why = f"widths {widths} can't tell {' from '.join(result.among)}"
+        return None
+    return fitting[0].hypothesis
+
+
+def _explanations(result: Identification, seen: list[Observation]) -> list[list[Tally]]:
+    """Other ways to read the output under the operator's codes: other biases; a hardware tanh in the activation."""
+    op, dtype = result.op, result.dtype
+    if op.family != "gated":
+        variants = [hypotheses.biases(op, code, dtype) for code in op.codes[: len(hypotheses.codes(op, dtype))]]
+        return [tally(by_code, seen) for by_code in zip(*[v[1:] for v in variants], strict=True)]
+    if op.activation == "gelu":
+        return []
+    # An exact activation of another name is that, and no approximation of this one.
+    for other in tally(hypotheses.other_functions(op, dtype), seen):
+        if other.fits:
+            result.remarks.append(f"it computes {other.hypothesis.op.name} under {other.hypothesis.contract.code}")
+            return []
+    approximate = tally([replace(each.hypothesis, hardware_tanh=True) for each in result.codes], seen)
+    for strict, loose in zip(result.codes, approximate, strict=True):
+        if loose.fits:
+            result.approximate = strict.contradicting
+    return [approximate]
+
+
+def _none(result: Identification, seen: list[Observation]) -> None:
+    """Says why: a width that follows another contract than the rest, or the nearest and what contradicts it."""
+    by_width = {each.width: [t for t in tally([c.hypothesis for c in result.codes], [each]) if t.fits] for each in seen}
+    if all(by_width.values()):
+        named = [f"width {width} follows {' or '.join(map(str, (t.hypothesis for t in t_))) }" for width, t_ in by_width.items()]
+        result.why = "; ".join(named)
+    best = nearest(result.codes)
+    result.nearest, result.first = best.hypothesis, best.first
+    result.why = result.why or f"{best.contradicting} of {best.elements} elements contradict {best.hypothesis}, the nearest"
+
+
+# --- bias and eps -----------------------------------------------------------------------------------------------------
+
+
+def _bias(result: Identification, seen: list[Observation], best: Hypothesis) -> Hypothesis:
+    """The bias that fits under the code found. Where the storage's weights can't tell, the operator's own."""
+    result.biases = tally(hypotheses.biases(result.op, best.contract.code, result.dtype), seen)
+    fitting = [each.hypothesis for each in result.biases if each.fits]
+    return best if best in fitting or not fitting else fitting[0]
+
+
+def _eps(result: Identification, function: Function, best: Hypothesis, device: str, seed: int) -> None:
+    """The eps that fits on rows of small mean square, and whether it is the one passed."""
+    seen = _observe(result, function, probes.quiet, result.widths, device, seed + 1, DEFAULT_EPS)
+    if not seen or result.why:
+        result.nearest = best
+        return
+    result.eps = tally([with_eps(best, eps) for eps in EPS_CANDIDATES], seen)
+    if not any(each.fits for each in result.eps):
+        measured = _measured_eps(best, seen)
+        if measured is not None:
+            result.eps += tally([with_eps(best, measured)], seen)
+    fitting = [each.hypothesis for each in result.eps if each.fits]
+    if not fitting:
+        least = nearest(result.eps)
+        result.nearest, result.first = least.hypothesis, least.first
+        result.why = f"on rows of unit scale and more it follows {best}, but no eps explains those of small mean square"
+        return
+    if len(fitting) > 1:
+        result.remarks.append("eps " + ", ".join(f"{h.contract.eps:g}" for h in fitting) + " can't be told apart here")
+    result.found = fitting[0].contract
+    if result.found.eps == DEFAULT_EPS:
+        again = _observe(result, function, probes.quiet, result.widths, device, seed + 1, OTHER_EPS)
+        result.listens = bool(again) and tally([with_eps(best, OTHER_EPS)], again)[0].fits
+
+
+def _measured_eps(best: Hypothesis, seen: list[Observation]) -> float | None:
+    """The eps that every row's rstd allows, to three digits if such a one is allowed; None when rows disagree.
+
+    rstd = (mean square + eps)^(-1/2): with e the error against eps = 0, eps = mean square * ((1 + e)^-2 - 1).
+    """
+    lowest, highest = -math.inf, math.inf
+    for each in seen:
+        terms = norm_terms(best.op, each.inputs, with_eps(best, 0.0).contract)
+        rows = row_evidence(terms, each.outputs["output"].reshape(terms.hidden.shape))
+        square = terms.mean_square[:, 0]
+        usable = torch.isfinite(rows.lowest) & torch.isfinite(rows.highest) & torch.isfinite(rows.bound) & (rows.lowest > -1)
+        if not bool(usable.any()):
+            continue
+        slack = 2 * rows.bound
+        least = square * ((1 + rows.highest).pow(-2) * (1 - slack) - 1)
+        most = square * ((1 + rows.lowest).pow(-2) * (1 + slack) - 1)
+        lowest, highest = max(lowest, float(least[usable].max())), min(highest, float(most[usable].min()))
+    if not (0.0 < highest < math.inf and lowest <= highest):
+        return None
+    middle = max(0.0, (lowest + highest) / 2)
+    rounded = float(f"{middle:.3g}")
+    return rounded if lowest <= rounded <= highest else middle
+
+
+def _remark(result: Identification, seen: list[Observation]) -> None:
+    """What the verdict finds beyond single elements: a rate, a drift, a row that no one rstd explains."""
+    if result.found is None or result.approximate or result.found.weight_bias != result.op.weight_bias:
+        return
+    for each in seen:
+        contract = replace(result.found, eps=DEFAULT_EPS)
+        reasons = judge(result.op, each.inputs, each.outputs, contract).reasons
+        result.remarks += [f"width {each.width}: {reason}" for reason in reasons]

@@ -1,0 +1,83 @@
+"""Rows built to tell contracts apart, drawn on the CPU from a seed and then moved: the same bits on every device.
+
+Imports torch and `reference`.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+
+from reference.arithmetic import evaluate
+from reference.contracts import corners
+from reference.operators import Operator
+
+Tensors = dict[str, torch.Tensor]
+
+ELEMENTS = 2**16  # of a probe, at most: 16 rows of 4096
+MOST_ROWS = 2048  # of narrow rows: 6144 elements at width 3, a quarter of which two corners disagree on
+LEAST_ROWS = 16
+DRAWN = 4  # rows drawn for each one kept
+
+# Rows of this scale have a mean square near 2^17, where the largest eps that is tried, finfo(bf16).eps, moves rstd by
+# 3e-8, less than one rounding: what such rows say about the corners holds whatever eps is.
+LOUD = 256.0
+# Rows of these mean squares tell every eps that is tried from the next: 0 and 1e-8 by 5 to 0.05 %.
+QUIET = (1e-7, 1e-5)
+
+
+def rows_for(width: int) -> int:
+    """How many rows a probe of this width has."""
+    return max(LEAST_ROWS, min(MOST_ROWS, ELEMENTS // width))
+
+
+def telling(op: Operator, dtype: torch.dtype, width: int, seed: int) -> Tensors:
+    """Rows on which the corners of `op` differ as often as chance has it in the best quarter of the rows drawn.
+
+    Norms: unit-normal halves of the sum, times 256; weights of every significand in [1/2, 2), less the operator's bias.
+    Gated: three gates in four of magnitude 2^-6 to 1/2, where act(gate) is about gate / 2, needs rounding, and even a
+    hardware tanh is off by less than a tenth of an fp16 ULP; the fourth up to 4, where the activations differ.
+    """
+    rows, generator = rows_for(width), torch.Generator().manual_seed(seed)
+    if dtype is torch.float32:
+        return _draw(op, rows, width, dtype, generator)
+    drawn = _draw(op, DRAWN * rows, width, dtype, generator)
+    results = [evaluate(op, drawn, contract)["output"] for contract in corners(op)]
+    differing = sum((a != b).sum(-1) for a, b in combinations(results, 2))
+    kept = torch.as_tensor(differing).topk(rows).indices
+    return {name: tensor if name == "weight" else tensor[kept].contiguous() for name, tensor in drawn.items()}
+
+
+def quiet(op: Operator, dtype: torch.dtype, width: int, seed: int) -> Tensors:
+    """A norm's rows of mean square 1e-7 to 1e-5, so that eps shows; a quarter of the rows that `telling` has."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = max(LEAST_ROWS // 2, rows_for(width) // 4)
+    values = {name: torch.randn(rows, width, generator=generator) for name in op.inputs if name != "weight"}
+    total = torch.stack(tuple(values.values())).sum(0)
+    low, high = (torch.tensor(end).log() for end in QUIET)
+    target = torch.exp(low + (high - low) * torch.rand(rows, 1, generator=generator))
+    scale = (target / total.square().mean(-1, keepdim=True).clamp_min(1e-6)).sqrt()
+    scaled = {name: (value * scale).to(dtype) for name, value in values.items()}
+    return {**scaled, "weight": _weight(op, width, dtype, generator)}
+
+
+def _draw(op: Operator, rows: int, width: int, dtype: torch.dtype, generator: torch.Generator) -> Tensors:
+    if op.family != "gated":
+        values = {name: LOUD * torch.randn(rows, width, generator=generator) for name in op.inputs if name != "weight"}
+        stored = {name: value.to(dtype) for name, value in values.items()}
+        return {**stored, "weight": _weight(op, width, dtype, generator)}
+
+    def uniform(low: float, high: float) -> torch.Tensor:
+        return low + (high - low) * torch.rand(rows, width, generator=generator)
+
+    small, moderate = torch.exp2(uniform(-6.0, -1.0)), uniform(0.5, 4.0)
+    gate = torch.where(uniform(0.0, 1.0) < 0.75, small, moderate)
+    up = torch.exp2(uniform(-1.0, 1.0))
+    signs = [torch.where(uniform(-1.0, 1.0) < 0, -1.0, 1.0) for _ in range(2)]
+    return {"input": torch.cat((signs[0] * gate, signs[1] * up), -1).to(dtype)}
+
+
+def _weight(op: Operator, width: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    effective = torch.exp2(2.0 * torch.rand(width, generator=generator) - 1.0)
+    return (effective - op.weight_bias).to(dtype)

@@ -1,0 +1,126 @@
+"""An identification as text and as plain data. Imports rich and this package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from difftest.dtypes import of
+from difftest.errors import BAD_USAGE, CONFORMS, DIFFERS, LACKING
+from difftest.identify.evidence import Tally
+from difftest.identify.hypotheses import bias_in_words
+from difftest.identify.infer import MARGIN, Identification
+
+SCHEMA = "numba-kernels/identify/1"
+
+
+def last_line(found: Identification) -> str:
+    """`contract: CODE (…)`, `contract: none (…)`, or `contract: undecided (…)`."""
+    if found.undecided:
+        return f"contract: undecided ({found.why})"
+    if found.found is None:
+        parts = [found.why]
+        if found.first:
+            parts.append(f"first: {found.first}")
+        return f"contract: none ({'; '.join(parts)})"
+    parts = [f"fp32: {', '.join(found.among)} coincide"] if found.among else []
+    if found.op.family != "gated":
+        parts += [eps_in_words(found), bias_in_words(found.found, found.dtype)]
+    if found.approximate:
+        parts.append(f"activation approximate: {found.approximate} elements only a hardware tanh explains")
+    if found.op.family == "gated" and not parts:
+        parts.append(f"{found.op.activation} in fp32")
+    return f"contract: {found.found.code} ({'; '.join(parts)})"
+
+
+def eps_in_words(found: Identification) -> str:
+    """`eps 1e-06`, and whether it is the one that was passed."""
+    assert found.found is not None
+    text = f"eps {found.found.eps:g}"
+    if found.found.eps != found.eps_passed:
+        return f"{text}, not the {found.eps_passed:g} passed"
+    return f"{text} whatever is passed" if found.listens is False else f"{text} as passed"
+
+
+def exit_status(found: Identification) -> int:
+    """0 for a contract, 1 for none; undecided: 2, the widths asked for can't tell; 3: every width was refused."""
+    if found.found is not None:
+        return CONFORMS
+    if found.undecided:
+        return BAD_USAGE
+    return LACKING if found.refused and not found.widths else DIFFERS
+
+
+def show(screen: Console, found: Identification) -> None:
+    """Tables of counts, remarks, what was refused, and the last line."""
+    if found.codes:
+        elements = found.codes[0].elements
+        widths = ", ".join(map(str, found.widths))
+        title = f"{found.op.name} {of(found.dtype).name}: {elements:,} elements, widths {widths}"
+        screen.print(_table(title, "contract", [each.hypothesis.contract.code for each in found.codes], found.codes))
+    if found.biases:
+        labels = [bias_in_words(each.hypothesis.contract, found.dtype) for each in found.biases]
+        screen.print(_table("Weight bias, under the contract found", "bias", labels, found.biases))
+    if found.eps:
+        labels = [f"{each.hypothesis.contract.eps:g}" for each in found.eps]
+        screen.print(_table("eps, on rows of mean square 1e-7 to 1e-5", "eps", labels, found.eps))
+    for remark in found.remarks:
+        screen.print(f"  {remark}", style="yellow", markup=False, soft_wrap=True)
+    for width, reason in found.refused.items():
+        screen.print(f"[yellow]skipped[/] width {width}: ", reason, soft_wrap=True)
+    if found.found is None and found.nearest is not None and found.first is not None:
+        screen.print(f"nearest: {found.nearest}; first contradiction: {found.first}", markup=False, soft_wrap=True)
+    screen.print(last_line(found), markup=False, soft_wrap=True)
+
+
+def _table(title: str, what: str, labels: Sequence[str], tallies: Sequence[Tally]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=box.SIMPLE)
+    table.add_column(what)
+    for name in ("decisive, agree", "decisive, contradict", "contradicting, of all"):
+        table.add_column(name, justify="right")
+    for label, each in zip(labels, tallies, strict=True):
+        style = "green" if each.fits else ""
+        table.add_row(label, f"{each.agree:,}", f"{each.against:,}", f"{each.contradicting:,}", style=style)
+    return table
+
+
+def document(found: Identification) -> dict[str, Any]:
+    """Plain data; `contract` is None for none, `verdict` one of found, none, undecided."""
+    contract = found.found
+    return {
+        "op": found.op.name,
+        "dtype": of(found.dtype).name,
+        "widths": found.widths,
+        "verdict": "found" if contract else "undecided" if found.undecided else "none",
+        "contract": contract.code if contract else None,
+        "coincide": list(found.among),
+        "eps": contract.eps if contract and found.op.family != "gated" else None,
+        "eps_passed": found.eps_passed,
+        "eps_ignored": found.eps_ignored,
+        "weight_bias": contract.weight_bias if contract else None,
+        "bias_in_fp32": contract.bias_in_fp32 if contract else None,
+        "approximate": found.approximate,
+        "why": found.why,
+        "nearest": str(found.nearest) if found.nearest else None,
+        "first_contradiction": str(found.first) if found.first else None,
+        "margin": MARGIN,
+        "codes": {each.hypothesis.contract.code: _counts(each) for each in found.codes},
+        "biases": {bias_in_words(each.hypothesis.contract, found.dtype): _counts(each) for each in found.biases},
+        "eps_candidates": {f"{each.hypothesis.contract.eps:g}": _counts(each) for each in found.eps},
+        "remarks": found.remarks,
+        "refused": {str(width): reason for width, reason in found.refused.items()},
+        "line": last_line(found),
+    }
+
+
+def _counts(each: Tally) -> dict[str, int]:
+    return {
+        "elements": each.elements,
+        "contradicting": each.contradicting,
+        "agree": each.agree,
+        "against": each.against,
+    }
