@@ -119,9 +119,11 @@ def _explained(
     reach = error + slack
     above, below = (highest - 1).abs(), (lowest - 1).abs()
     narrow = highest - lowest < reach
-    counted = (((above < reach) | narrow) & judged, ((above < slack) | narrow) & judged)
-    counted += (((below < reach) | narrow) & judged, ((below < slack) | narrow) & judged)
-    return sum((side.sum(dim=-1) for side in counted), torch.zeros(())) / 2
+    hits = torch.zeros_like(lowest[..., 0])
+    for distance in (above, below):
+        for limit in (reach, slack):
+            hits += (((distance < limit) | narrow) & judged).sum(dim=-1)
+    return hits / 2
 
 
 def _ratios(terms: NormTerms, value: torch.Tensor, candidate: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

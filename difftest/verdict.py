@@ -256,9 +256,7 @@ def _class(values: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isnan(values), 2, infinite)
 
 
-def _describe_worst(
-    candidate: torch.Tensor, truth: torch.Tensor, wrong: torch.Tensor, contract: Contract, elements: int
-) -> str:
+def _describe_worst(candidate: torch.Tensor, truth: torch.Tensor, wrong: torch.Tensor, contract: Contract, elements: int) -> str:
     """The wrong element farthest from the truth, relative to it."""
     distance = ((candidate.double() - truth) / truth.abs().clamp(min=1e-45)).abs().nan_to_num(nan=torch.inf)
     row, column = divmod(int(torch.where(wrong, distance, -1.0).argmax()), candidate.shape[-1])
