@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage, 3 the environment lacks what was asked for."""
+EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage (or cases that prove nothing), 3 the environment
+lacks what was asked for, 130 interrupted before a difference was found."""
 
 
 class OneLineErrors(click.Group):

@@ -98,3 +98,10 @@ def test_overlap_is_of_spans_of_memory():
     assert not buffers.overlap(whole[:5], whole[5:])
     assert not buffers.overlap(whole[:0], whole)
     assert not buffers.overlap(torch.zeros(3), torch.zeros(3))
+
+
+def test_memory_that_torch_hands_out_uninitialised_is_nan_during_a_call_and_only_then():
+    with buffers.poisoned_allocations():
+        assert bool(torch.empty(1000, dtype=torch.bfloat16).isnan().all())
+        assert bool(torch.empty_like(torch.zeros(1000)).isnan().all())
+    assert not torch.are_deterministic_algorithms_enabled()
