@@ -71,12 +71,18 @@ def main() -> None:
 
 @main.command(epilog=EXIT_STATUS)
 @click.option("--ops", default="", metavar="NAMES", help="Operators, comma-separated.  [default: all; a file's function's name]")
-@click.option("--dtypes", default="fp16,bf16,fp32", metavar="NAMES", show_default=True, help="Storage dtypes.")
-@click.option("--widths", default="1,3,111,4096", metavar="NUMBERS", show_default=True, help="Widths of an output row.")
+@click.option("--dtypes", default="", metavar="NAMES", help="Storage dtypes.  [default: fp16,bf16,fp32; matrix: fp16,bf16]")
+@click.option("--widths", default="", metavar="NUMBERS", help="Of an output row.  [default: 1,3,111,4096; matrix: 111,4096]")
 @click.option("--rows", default="", metavar="NUMBERS", help="Numbers of rows.  [default: by width, and odd layouts beside]")
 @click.option("--regimes", "regime_names", default="", metavar="NAMES", help="Families of input values.  [default: all]")
-@click.option("--candidate", default="numba", metavar="NAME|FILE.py:FUNCTION", show_default=True, help="What is under test.")
-@click.option("--against", default="torch", metavar="NAMES", show_default=True, help="References, comma-separated.")
+@click.option(
+    "--candidate",
+    default="numba",
+    metavar="NAME|FILE.py:FUNCTION",
+    show_default=True,
+    help="What is under test. Several, comma-separated, or `all`: a matrix of every pair.",
+)
+@click.option("--against", default="torch", metavar="NAMES", show_default=True, help="References, comma-separated, or `all`.")
 @click.option(
     "--contract",
     default="",
@@ -89,9 +95,14 @@ def main() -> None:
 @click.option("--cases", default=7, metavar="N", show_default=True, help="Random cases beside the grid of widths and regimes.")
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new case after this time.")
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
+@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write a matrix as a Markdown page.")
 @file_options
 def difftest(**options: Any) -> int:
-    """Compare a candidate with references over widths, dtypes, regimes, layouts and random shapes."""
+    """Compare a candidate with references over widths, dtypes, regimes, layouts and random shapes.
+
+    With several candidates, or `all`: a matrix. Every implementation is called on the same inputs, each in a process of
+    its own; shown are each pair's distances, each one's contract as identified, and its errors against the truth.
+    """
     from difftest.command import Files, difftest
 
     return difftest(files=_files(Files, options), **options)
@@ -161,6 +172,15 @@ def ledger(**options: Any) -> int:
     from difftest.ledger import show
 
     return show(**options)
+
+
+@main.command(epilog=EXIT_STATUS)
+@click.argument("result", type=click.Path(path_type=Path))
+def docs(result: Path) -> int:
+    """Print the page "Who rounds where" made from RESULT, the JSON file of a matrix."""
+    from difftest.matrix.command import docs
+
+    return docs(result)
 
 
 @main.command(epilog=EXIT_STATUS)

@@ -90,11 +90,7 @@ class Case:
         ):
             if value not in allowed:
                 raise ValueError(f"{name} {value!r} of {self.op} is not one of {', '.join(allowed)}")
-        if (
-            any(type(n) is not int or n < 0 for n in (*self.lead, self.padding))
-            or type(self.width) is not int
-            or self.width < 1
-        ):
+        if any(type(n) is not int or n < 0 for n in (*self.lead, self.padding)) or type(self.width) is not int or self.width < 1:
             raise ValueError(f"lead {list(self.lead)}, width {self.width}, padding {self.padding}: not a shape")
         self.resolved_contract()
 

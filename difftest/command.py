@@ -18,6 +18,7 @@ from difftest.cases import Case, Request, generate
 from difftest.dtypes import DTYPES
 from difftest.environment import environment
 from difftest.errors import LackingError, UsageError
+from difftest.matrix import command as matrix_command
 from difftest.run import Result
 from reference.operators import OPERATORS
 
@@ -71,9 +72,37 @@ def difftest(
     cases: int,
     time_budget: float | None,
     workers: int | None,
+    markdown: Path | None = None,
     files: Files,
 ) -> int:
-    """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status."""
+    """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status.
+
+    Several candidates make a matrix, `difftest.matrix`, which calls each under the contract that it claims.
+    """
+    if matrix_command.is_matrix(candidate):
+        for option, given in (("--contract", contract), ("--html", files.html), ("--junit", files.junit)):
+            if given:
+                raise UsageError(f"{option}: a matrix has none; give one --candidate")
+        return matrix_command.matrix(
+            ops=ops,
+            dtypes=dtypes or "fp16,bf16",
+            widths=widths,
+            rows=rows,
+            regime_names=regime_names,
+            candidate=candidate,
+            against=against,
+            device=device,
+            seed=seed,
+            time_budget=time_budget,
+            workers=workers,
+            files=files,
+            markdown=markdown,
+        )
+    if markdown:
+        raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
+    if "all" in options.words("--against", against):
+        against = ",".join(matrix_command.names("--against", against))
+    dtypes, widths = dtypes or "fp16,bf16,fp32", widths or "1,3,111,4096"
     resolve(candidate)
     op_names = options.names("--ops", ops, OPERATORS) if ops else operators_of(candidate)
     options.at_least("--seed", seed, 0)

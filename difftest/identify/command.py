@@ -52,7 +52,12 @@ def identify(
         raise LackingError(f"--candidate: {candidate} can't run {which.name} on {where}: {reason}")
     function = _function(provider, which.name, asked)
     refused = {width: provider.refuses(which.name, storage, width, place) for width in wanted}
-    found = infer(which, function, storage, [w for w in wanted if not refused[w]], where, seed)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are small: threads that wait for each other cost more than they bring
+    try:
+        found = infer(which, function, storage, [w for w in wanted if not refused[w]], where, seed)
+    finally:
+        torch.set_num_threads(threads)
     found.refused = {**{width: why for width, why in refused.items() if why}, **found.refused}
 
     screen = screens.console()

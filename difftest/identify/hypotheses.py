@@ -15,9 +15,9 @@ from reference.contracts import Contract, corners
 from reference.operators import OPERATORS, Operator
 from reference.precise import gated_terms
 
-# PTX ISA, tanh.approx.f32: largest relative error 2^-11. FlashInfer's tanh-gelu is made of it, and CuTe kernels make
-# sigmoid(x) of it as (1 + tanh(x / 2)) / 2.
-HARDWARE_TANH = 2.0**-11
+# PTX ISA, tanh.approx.f32: largest relative error about 2^-11; a tenth more for the "about". FlashInfer's tanh-gelu is
+# made of it, and CuTe kernels make sigmoid(x) of it as (1 + tanh(x / 2)) / 2.
+HARDWARE_TANH = 1.1 * 2.0**-11
 
 # What libraries put under the root: the usual three, none at all, and F.rms_norm's default of finfo(dtype).eps.
 EPS_CANDIDATES = (1e-6, 1e-5, 1e-8, 0.0, *(torch.finfo(t).eps for t in (torch.float16, torch.bfloat16, torch.float32)))

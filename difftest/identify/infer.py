@@ -191,7 +191,7 @@ def _none(result: Identification, seen: list[Observation]) -> None:
     """Says why: a width that follows another contract than the rest, or the nearest and what contradicts it."""
     by_width = {each.width: [t for t in tally([c.hypothesis for c in result.codes], [each]) if t.fits] for each in seen}
     if all(by_width.values()):
-        named = [f"width {width} follows {' or '.join(map(str, (t.hypothesis for t in t_))) }" for width, t_ in by_width.items()]
+        named = [f"width {width} follows {' or '.join(map(str, (t.hypothesis for t in t_)))}" for width, t_ in by_width.items()]
         result.why = "; ".join(named)
     best = nearest(result.codes)
     result.nearest, result.first = best.hypothesis, best.first

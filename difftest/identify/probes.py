@@ -20,9 +20,10 @@ MOST_ROWS = 2048  # of narrow rows: 6144 elements at width 3, a quarter of which
 LEAST_ROWS = 16
 DRAWN = 4  # rows drawn for each one kept
 
-# Rows of this scale have a mean square near 2^17, where the largest eps that is tried, finfo(bf16).eps, moves rstd by
-# 3e-8, less than one rounding: what such rows say about the corners holds whatever eps is.
-LOUD = 256.0
+# Rows of this scale, and of at least half its square as mean square, are moved by 8e-9 in rstd by the largest eps that is
+# tried, finfo(bf16).eps, an eighth of one rounding: what such rows say about the corners holds whatever eps is. The
+# largest elements stay a factor of 8 below fp16's limit.
+LOUD = 1024.0
 # Rows of these mean squares tell every eps that is tried from the next: 0 and 1e-8 by 5 to 0.05 %.
 QUIET = (1e-7, 1e-5)
 
@@ -35,17 +36,18 @@ def rows_for(width: int) -> int:
 def telling(op: Operator, dtype: torch.dtype, width: int, seed: int) -> Tensors:
     """Rows on which the corners of `op` differ as often as chance has it in the best quarter of the rows drawn.
 
-    Norms: unit-normal halves of the sum, times 256; weights of every significand in [1/2, 2), less the operator's bias.
+    Norms: unit-normal halves of the sum, times 1024; weights of every significand in [1/2, 2), less the operator's bias.
     Gated: three gates in four of magnitude 2^-6 to 1/2, where act(gate) is about gate / 2, needs rounding, and even a
     hardware tanh is off by less than a tenth of an fp16 ULP; the fourth up to 4, where the activations differ.
     """
     rows, generator = rows_for(width), torch.Generator().manual_seed(seed)
-    if dtype is torch.float32:
-        return _draw(op, rows, width, dtype, generator)
     drawn = _draw(op, DRAWN * rows, width, dtype, generator)
     results = [evaluate(op, drawn, contract)["output"] for contract in corners(op)]
-    differing = sum((a != b).sum(-1) for a, b in combinations(results, 2))
-    kept = torch.as_tensor(differing).topk(rows).indices
+    differing = torch.stack([(a != b).sum(-1) for a, b in combinations(results, 2)]).sum(0)
+    if op.family != "gated":
+        total = torch.stack([drawn[name].float() for name in op.inputs if name != "weight"]).sum(0)
+        differing = torch.where(total.square().mean(-1) < LOUD**2 / 2, -1, differing)
+    kept = differing.topk(rows).indices
     return {name: tensor if name == "weight" else tensor[kept].contiguous() for name, tensor in drawn.items()}
 
 

@@ -1,0 +1,156 @@
+"""The matrix form of `difftest`, and the command `docs`: options in, an exit status out. Imports this package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from difftest import errors, options, record, regimes, report
+from difftest.candidates import resolve
+from difftest.dtypes import DTYPES
+from difftest.environment import environment, one_line
+from difftest.errors import UsageError
+from difftest.matrix import analyse, page, plan, plots, run, tables
+from difftest.matrix.observe import Task, tasks
+from reference import providers
+from reference.operators import OPERATORS
+
+# Processes at a time. On a GPU most of their time is compiling, on the host; on a CPU each fills a core.
+MOST_JOBS = 8
+
+
+def is_matrix(candidate: str) -> bool:
+    """Whether a `--candidate` means several implementations."""
+    return candidate == "all" or "," in candidate
+
+
+def names(option: str, text: str) -> list[str]:
+    """Names out of a comma-separated list, each of which means something; `all` is every provider there is."""
+    found = list(dict.fromkeys(name for word in options.words(option, text) for name in _meant(word)))
+    for name in found:
+        resolve(name, option)
+    return found
+
+
+def _meant(word: str) -> list[str]:
+    if word != "all":
+        return [word]
+    return [name for name in providers.names() if name not in providers.broken_entry_points()]
+
+
+def matrix(
+    *,
+    ops: str,
+    dtypes: str,
+    widths: str,
+    rows: str,
+    regime_names: str,
+    candidate: str,
+    against: str,
+    device: str,
+    seed: int,
+    time_budget: float | None,
+    workers: int | None,
+    files: Any,
+    markdown: Path | None,
+) -> int:
+    """Compares every candidate with every reference, identifies all of them, and reports. Returns the exit status.
+
+    0; 1 where one fails or does not follow the contract that it claims; 2 and 3 as everywhere.
+    """
+    wanted = options.whole_numbers("--widths", widths, 1) if widths else list(plan.WIDTHS)
+    options.at_least("--seed", seed, 0)
+    options.at_least("--workers", workers or 0, 0)
+    options.at_least("--time-budget", time_budget or 0.0, 0.0)
+    cells = plan.cells(
+        options.names("--ops", ops, OPERATORS) if ops else list(OPERATORS),
+        options.names("--dtypes", dtypes, DTYPES),
+        wanted,
+        options.whole_numbers("--rows", rows, 1) if rows else None,
+        options.names("--regimes", regime_names, regimes.REGIMES) if regime_names else None,
+        seed,
+    )
+    if not cells:
+        raise UsageError("--regimes: none of them applies to the operators asked for, so there is no case to run")
+    where = options.device(device)
+    asked = plan.Plan(
+        names("--candidate", candidate),
+        names("--against", against),
+        cells,
+        wanted,
+        where,
+        seed,
+        _jobs(where) if workers is None else workers,
+        time_budget,
+    )
+    if not asked.pairs:
+        raise UsageError("--against: a matrix needs two different implementations")
+    files.check()
+    if markdown:
+        record.check_writable("--markdown", markdown)
+    screen = report.console()
+    calls = len(tasks(cells, wanted))
+    screen.print(f"{len(asked.names)} implementations, {len(asked.pairs)} pairs, {calls} calls of each", markup=False)
+    screen.print(one_line(environment(where)), style="dim", soft_wrap=True)
+    with run.scratch() as folder, _progress(calls * len(asked.names)) as on_answer:
+        observed = run.run(asked, Path(folder), on_answer)
+        document = analyse.document(asked, observed, {name: resolve(name) for name in asked.names})
+    tables.show(screen, document)
+    if files.json:
+        record.write_json(files.json, document)
+    if markdown:
+        record.write_text(markdown, page.page(document, str(files.json or "RESULT.json")))
+    if files.plots:
+        plots.write(files.plots, document)
+    return _close(screen, document)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str, Task], None]]:
+    """A progress bar on standard error while it is a terminal."""
+    with Progress(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
+        task = bar.add_task("starting", total=total)
+        yield lambda name, done: bar.update(task, advance=1, description=f"{name}: {done}")
+
+
+def _jobs(device: str) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(MOST_JOBS, cores // 2 if device.startswith("cuda") else cores))
+
+
+def _close(screen: Any, document: dict[str, Any]) -> int:
+    """The last line, and the exit status."""
+    usable = [name for name, each in document["providers"].items() if not each["unavailable"]]
+    compared = sum(pair["output"]["elements"] for group in document["groups"] for pair in group["pairs"])
+    verdict = document["verdict"]
+    why = {
+        "conforms": "every implementation follows the contract that it claims",
+        "differs": "an implementation failed, or does not follow the contract that it claims",
+        "no evidence": "no contract was found",
+    }[verdict]
+    style = report.STYLE[verdict]
+    screen.print(
+        f"[{style}]{verdict}[/]: {why}; {len(usable)} implementations, {compared:,} elements compared in pairs, "
+        f"{document['seconds']:g} s",
+        soft_wrap=True,
+    )
+    if verdict == "differs":
+        return errors.DIFFERS
+    if document["interrupted"]:
+        return errors.INTERRUPTED
+    if not compared:
+        return errors.LACKING
+    return errors.CONFORMS if verdict == "conforms" else errors.BAD_USAGE
+
+
+def docs(result: Path) -> int:
+    """Prints the page "Who rounds where" for a matrix's JSON."""
+    click.echo(page.page(page.load(result), str(result)), nl=False)
+    return errors.CONFORMS

@@ -1,0 +1,186 @@
+"""A matrix's document as tables: once as plain rows, shown through rich or as Markdown. Imports rich."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from difftest.truth import LEVELS
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A title, column heads and rows of text; the first column is a name."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables(document: dict[str, Any]) -> list[Table]:
+    """Contracts, then for each operator and dtype the distances and the errors."""
+    found = [contracts(document)]
+    for group in document["groups"]:
+        found += [table for table in (distances(group), errors(group)) if table.rows]
+    return found
+
+
+def contracts(document: dict[str, Any]) -> Table:
+    """Who rounds where: an implementation a row, an operator a column."""
+    ops = list(dict.fromkeys(group["op"] for group in document["groups"]))
+    rows = []
+    for name in document["providers"]:
+        cells = [_contract(document, name, op) for op in ops]
+        if any(cell != "-" for cell in cells):
+            rows.append((name, *cells))
+    return Table("Contracts, as identified from outputs", ("implementation", *ops), tuple(rows))
+
+
+def _contract(document: dict[str, Any], name: str, op: str) -> str:
+    by_dtype = {}
+    for group in document["groups"]:
+        if group["op"] == op and name in group["providers"]:
+            by_dtype[group["dtype"]] = in_words(group["providers"][name])
+    by_dtype = {dtype: text for dtype, text in by_dtype.items() if text != "-"}
+    if not by_dtype:
+        return "-"
+    if len(set(by_dtype.values())) == 1:
+        return next(iter(by_dtype.values()))
+    return ", ".join(f"{dtype} {text}" for dtype, text in by_dtype.items())
+
+
+def in_words(member: dict[str, Any]) -> str:
+    """`R0W0`, `none`, `S0 (tanh ≈)`, `R1W1 (eps 1e-05)`, `W0, claims W1`; `failed`; `-` where it was not asked."""
+    identified = member["identified"]
+    if identified is None:
+        return "failed" if member["failed"] else "-"
+    if identified["contract"] is None:
+        return str(identified["verdict"])
+    notes = []
+    if identified["approximate"]:
+        notes.append("tanh ≈")
+    if identified["eps_ignored"]:
+        notes.append(f"eps {identified['eps']:g}")
+    if identified["bias_in_fp32"] is False:
+        notes.append("bias rounded")
+    text = identified["contract"] + (f" ({', '.join(notes)})" if notes else "")
+    return text + (f", claims {member['claims']}" if member["keeps_claim"] is False else "")
+
+
+def distances(group: dict[str, Any]) -> Table:
+    """Share of elements that differ and the largest distance, for every pair."""
+    known = {}
+    for pair in group["pairs"]:
+        output = pair["output"]
+        if output["elements"]:
+            text = f"{share(output['share'])} ({output['max_ulp']:,})"
+            if output["class_mismatches"]:
+                text += f" +{output['class_mismatches']:,} class"
+            if pair.get("residual", {}).get("mismatches"):
+                text += f", residual {pair['residual']['mismatches']:,}"
+            known[pair["a"], pair["b"]] = known[pair["b"], pair["a"]] = text
+    names = [name for name in group["providers"] if any(name in pair for pair in known)]
+    rows = [
+        (f"{a} ({in_words(group['providers'][a])})", *["·" if a == b else known.get((a, b), "-") for b in names]) for a in names
+    ]
+    title = f"{group['op']}, {group['dtype']}: elements that differ (largest distance in ULP)"
+    return Table(title, ("", *names), tuple(rows))
+
+
+def errors(group: dict[str, Any]) -> Table:
+    """Errors of each against the truth, which has no inner rounding, and the share that is right in its own contract."""
+    shown = [level for level in LEVELS if level in (0.5, 0.99, 0.999, 1.0)]
+    rows = []
+    for name, member in group["providers"].items():
+        found, own = member["errors"], member["errors_in_contract"]
+        if not found:
+            continue
+        rows.append(
+            (
+                f"{name} ({in_words(member)})" + (" outlier" if name in group["outliers"] else ""),
+                f"{found['mean']:+.4f}",
+                *[f"{found['quantiles'][str(level)]:.4g}" for level in shown],
+                f"{found['max_steps']:,}",
+                share(found["right_share"]),
+                share(own["right_share"]) if own else "-",
+            )
+        )
+    heads = ["max" if level == 1.0 else f"p{100 * level:g}" for level in shown]
+    columns = ("", "bias", *heads, "max, in values", "right", "right in its contract")
+    return Table(f"{group['op']}, {group['dtype']}: error against the truth, in ULP", columns, tuple(rows))
+
+
+def share(value: float | None) -> str:
+    """A share of elements: per cent, or parts per million where it is small, on either side."""
+    if value is None:
+        return "-"
+    if value == 0.0 or value == 1.0:
+        return f"{value:.0%}"
+    if value < 1e-3:
+        return f"{1e6 * value:.3g} ppm"
+    return f"{value:.4%}" if value > 0.999 else f"{value:.2%}"
+
+
+def findings(document: dict[str, Any]) -> list[str]:
+    """A sentence each: outliers, claims that do not hold, failures, and what was left out."""
+    found = []
+    for group in document["groups"]:
+        where = f"{group['op']} {group['dtype']}"
+        found += [f"{where}: {text}" for text in group["outliers"].values()]
+        for name, member in group["providers"].items():
+            if member["keeps_claim"] is False:
+                found.append(f"{where}: {name} claims {member['claims']}; {member['identified']['line']}")
+            for reason, what in member["failed"].items():
+                found.append(f"{where}: {name} failed: {reason} ({len(what)} calls, the first: {what[0]})")
+    return found
+
+
+def left_out(document: dict[str, Any]) -> list[str]:
+    """A sentence each: what could not run, or was refused, and why."""
+    found = []
+    for name, provider in document["providers"].items():
+        if provider["unavailable"]:
+            found.append(f"{name}: {provider['unavailable']}")
+        elif provider["not_run"]:
+            found.append(f"{name}: {provider['not_run']} calls were not started")
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for group in document["groups"]:
+        for name, member in group["providers"].items():
+            for reason, what in member["skipped"].items():
+                reasons.setdefault((name, reason), []).extend(what)
+            identified = member["identified"] or {}
+            for width, reason in identified.get("refused", {}).items():
+                reasons.setdefault((name, reason), []).append(f"{group['op']} {group['dtype']}, identify at width {width}")
+    for (name, reason), what in reasons.items():
+        found.append(f"{name}: {reason} ({len(what)} calls, the first: {what[0]})")
+    return found
+
+
+def markdown(table: Table) -> str:
+    """A table as Markdown, titled in bold."""
+    lines = [f"**{table.title}**", "", _line(table.columns), _line(["---", *["---:"] * (len(table.columns) - 1)])]
+    return "\n".join([*lines, *map(_line, table.rows)]) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def show(screen: Console, document: dict[str, Any]) -> None:
+    """Every table, then the findings and what was left out."""
+    for table in tables(document):
+        shown = RichTable(title=table.title, title_justify="left", title_style="bold", header_style="bold", box=box.SIMPLE)
+        for index, column in enumerate(table.columns):
+            shown.add_column(column, justify="right" if index else "left", overflow="fold")
+        for row in table.rows:
+            shown.add_row(*row)
+        screen.print(shown, markup=False)
+    for text in findings(document):
+        screen.print(text, style="bold red", markup=False, soft_wrap=True)
+    for text in left_out(document):
+        screen.print(f"skipped: {text}", style="yellow", markup=False, soft_wrap=True)

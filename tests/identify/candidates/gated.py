@@ -1,0 +1,84 @@
+"""Gated activations as people write them, and some that follow no contract."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+def tanh(value):
+    """As far off as tanh.approx may be: cut to twelve significant bits, a relative error of up to 2^-11."""
+    exact = torch.tanh(value.double())
+    mantissa, exponent = torch.frexp(exact)
+    return torch.ldexp(torch.floor(mantissa * 2**12) / 2**12, exponent).float()
+
+
+def halves(input):
+    return input.float().chunk(2, -1)
+
+
+def silu_and_mul_s0(input):
+    gate, up = halves(input)
+    return (F.silu(gate) * up).to(input.dtype)
+
+
+def silu_and_mul_s1(input):
+    gate, up = input.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def silu_and_mul_by_hardware_tanh(input):
+    gate, up = halves(input)
+    return (gate * (0.5 + 0.5 * tanh(0.5 * gate)) * up).to(input.dtype)
+
+
+def gelu_and_mul_s0(input):
+    gate, up = halves(input)
+    return (0.5 * gate * (1.0 + torch.erf(gate * math.sqrt(0.5))) * up).to(input.dtype)
+
+
+def gelu_and_mul_s1(input):
+    gate, up = input.chunk(2, -1)
+    return F.gelu(gate) * up
+
+
+def gelu_tanh(gate, tanh=torch.tanh):
+    return 0.5 * gate * (1.0 + tanh(math.sqrt(2.0 / math.pi) * (gate + 0.044715 * gate**3)))
+
+
+def gelu_tanh_and_mul_s0(input):
+    gate, up = halves(input)
+    return (gelu_tanh(gate) * up).to(input.dtype)
+
+
+def gelu_tanh_and_mul_s1(input):
+    gate, up = input.chunk(2, -1)
+    return F.gelu(gate, approximate="tanh") * up
+
+
+def gelu_tanh_and_mul_hardware_s0(input):
+    gate, up = halves(input)
+    return (gelu_tanh(gate, tanh) * up).to(input.dtype)
+
+
+def gelu_tanh_and_mul_hardware_s1(input):
+    gate, up = halves(input)
+    return (gelu_tanh(gate, tanh).to(input.dtype).float() * up).to(input.dtype)
+
+
+def gelu_tanh_and_mul_is_erf(input):
+    return gelu_and_mul_s0(input)
+
+
+def silu_and_mul_swapped(input):
+    up, gate = halves(input)
+    return (F.silu(gate) * up).to(input.dtype)
+
+
+def silu_and_mul_rounds_the_sigmoid(input):
+    gate, up = halves(input)
+    return (gate * torch.sigmoid(gate).to(input.dtype).float() * up).to(input.dtype)
+
+
+def gelu_and_mul_is_tanh(input):
+    return gelu_tanh_and_mul_s0(input)
