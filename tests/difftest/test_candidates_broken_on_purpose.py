@@ -15,6 +15,8 @@ def test_what_is_right_conforms(difftest, broken, function):
     run = difftest("--candidate", broken("plain", function), *SMALL)
     assert run.status == 0, run.out
     assert run.json["verdict"] == "conforms"
+    sixteen = [output for case in run.json["cases"] if case["dtype"] != "fp32" for output in case["outputs"].values()]
+    assert max(output["max_ulp"] for output in sixteen) <= 1
 
 
 @pytest.mark.parametrize(
