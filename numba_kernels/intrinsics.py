@@ -339,6 +339,18 @@ vector_mul = _map(lambda builder, a, b: builder.fmul(a, b))
 
 
 @intrinsic
+def keep_if(typingctx, condition, vector):
+    """The vector where the condition holds, zeros where not: no branch, so loads before it stay in flight together."""
+
+    def codegen(context, builder, sig, args):
+        zero = ir.Constant(F32, 0.0)
+        kept = [builder.select(args[0], v, zero) for v in _elements(builder, args[1], sig.args[1].count)]
+        return _tuple(context, builder, sig.return_type, kept)
+
+    return vector(types.boolean, vector), codegen
+
+
+@intrinsic
 def sum_squares(typingctx, accumulator, vector):
     """``accumulator`` plus each element squared, first element first, one fused multiply-add each (the same bits everywhere)."""
 

@@ -5,9 +5,9 @@ Arrays may be NumPy (float32, float16, ``ml_dtypes.bfloat16``), torch CPU or CUD
 fp32. CUDA arrays run on their device, on the caller's current stream; host arrays on the CPU replay where there is no GPU, and
 staged through the GPU where there is one.
 
-``contract`` names where a 16-bit implementation rounds: ``R0`` normalises the fp32 sum and ``R1`` the stored one; ``W0`` multiplies by
-the weight in fp32 and rounds once, ``W1`` rounds before that too; ``S0`` rounds a gated activation once, ``S1`` also before the
-multiply by ``up``. ``enable_pdl``: programmatic dependent launch; None means where the GPU has it.
+``contract`` names where a 16-bit implementation rounds: ``R0`` normalises the fp32 sum and ``R1`` the stored one; ``W0``
+multiplies by the weight in fp32 and rounds once, ``W1`` rounds before that too; ``S0`` rounds a gated activation once, ``S1``
+also before the multiply by ``up``. ``enable_pdl``: programmatic dependent launch; None means where the GPU has it.
 """
 
 from __future__ import annotations

@@ -108,23 +108,54 @@ def _make_scaling(spec: NormSpec):
 
 
 def _make_ownership(spec: NormSpec):
-    """Where a thread's ``i``-th leaf lies in the row: segment by warp, chain by chain, one leaf a lane."""
-    CHAIN, WARPS = spec.chain, spec.warps * spec.cluster
+    """``leaf_of(i, warp, lane)``, a thread's ``i``-th leaf: segment by warp, chain by chain, one leaf a lane. And
+    ``place_of(leaf, leaves)``, its first element; leaves past the row's end get the row's first, to be loaded and thrown away.
+    """
+    CHAIN, WARPS, EXACT, LEAF = spec.chain, spec.warps * spec.cluster, spec.exact, spec.leaf
 
     @cuda.jit(device=True, inline="always")
     def leaf_of(i, warp, lane):
         return (((i // CHAIN) * WARPS + warp) * CHAIN + i % CHAIN) * 32 + lane
 
-    return leaf_of
+    @cuda.jit(device=True, inline="always")
+    def place_of(leaf, leaves):
+        return int64((leaf if EXACT or leaf < leaves else int32(0)) * LEAF)
+
+    return leaf_of, place_of
+
+
+def _make_share_sums(spec: NormSpec):
+    """``share_sums(segment_sums, partial, first, warp, lane, segments)``: a warp's sums, told to every block of the row.
+
+    ``partial[k]`` belongs to segment ``first + k * (warps of the row) + warp``. The sums are there after the next barrier.
+    """
+    warp_sums, SHARE, CLUSTER, ROW_WARPS = (
+        make_warp_sums(spec.partials),
+        32 // spec.partials,
+        spec.cluster,
+        spec.warps * spec.cluster,
+    )
+
+    @cuda.jit(device=True, inline="always")
+    def share_sums(segment_sums, partial, first, warp, lane, segments):
+        total = warp_sums(partial, lane)
+        s = first + (lane // SHARE) * ROW_WARPS + warp
+        if CLUSTER > 1:
+            if lane % SHARE < CLUSTER and s < segments:  # lane r of each group tells block r
+                nv.store_in_block(segment_sums, int64(s), total, lane % SHARE)
+        elif lane % SHARE == 0 and s < segments:
+            segment_sums[s] = total
+
+    return share_sums
 
 
 def _held(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
-    scaled, warp_sums, leaf_of = _make_scaling(spec), make_warp_sums(spec.partials), _make_ownership(spec)
+    scaled, warp_sums, share_sums = _make_scaling(spec), make_warp_sums(spec.partials), _make_share_sums(spec)
+    leaf_of, place_of = _make_ownership(spec)
     ADDS, ROUNDS_SUM, PDL, EXACT, EARLY = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.exact, spec.early_weight
     LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
-    RELEASE_FIRST, PREFETCH, AHEAD = spec.release_first, spec.prefetch, spec.ahead
-    CLUSTER, ROW_WARPS = spec.cluster, spec.warps * spec.cluster
+    RELEASE_FIRST, PREFETCH, AHEAD, CLUSTER = spec.release_first, spec.prefetch, spec.ahead, spec.cluster
     HELD, SHARE, ZEROS = PARTIALS * CHAIN, 32 // PARTIALS, (np.float32(0.0),) * LEAF
     ITEMSIZE, WEIGHT_ITEMSIZE = nv.FORMATS[spec.storage].itemsize, nv.FORMATS[spec.weight].itemsize
     WORDS, WORD = nv.words_in(nv.FORMATS[spec.weight], LEAF), nv.word_type(nv.FORMATS[spec.weight], LEAF)
@@ -147,13 +178,12 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
             row = int64(cuda.blockIdx.x) * ROWS + thread // LANES
         leaves = int32(width // LEAF)
         here = EXACT or row < rows  # lanes without a row still take part in their warp's shuffles
+        leads = lane == 0 and warp == 0 and here
         x_row, residual_row, out_row = row * x_stride, row * residual_stride, row * out_stride
         values = cuda.local.array(VALUES, float32)
         gains = cuda.local.array(WEIGHT_WORDS, WORD)
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(MAX_SEGMENTS, float32)
-
-        leads = lane == 0 and warp == 0 and here
 
         if PDL:
             # Call into L2 what a predecessor seldom writes (harmless if it does), then wait for it.
@@ -170,19 +200,20 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
             if ADDS:
                 nv.prefetch_run(residual, residual_row + AHEAD * residual_stride, int64(ITEMSIZE), width)
 
-        # h = x + residual in fp32. All loads come before the first store, so that all are in flight together.
-        for i in range(HELD):
-            leaf = leaf_of(i, warp, lane)
-            if EXACT or (here and leaf < leaves):
-                h = widen(load(x, x_row + leaf * LEAF))
+        # h = x + residual in fp32. All loads come before the first store and no branch parts them: all are in flight together.
+        if here:
+            for i in range(HELD):
+                leaf = leaf_of(i, warp, lane)
+                place = place_of(leaf, leaves)
+                h = widen(load(x, x_row + place))
                 if ADDS:
-                    h = nv.vector_add(h, widen(load(residual, residual_row + leaf * LEAF)))
-                nv.put(values, int64(i), h)
+                    h = nv.vector_add(h, widen(load(residual, residual_row + place)))
+                nv.put(values, int64(i), h if EXACT else nv.keep_if(leaf < leaves, h))
                 if EARLY:
-                    nv.put(gains, int64(i), load_weight(weight, int64(leaf * LEAF)))
-            else:
+                    nv.put(gains, int64(i), load_weight(weight, place))
+        else:
+            for i in range(HELD):
                 nv.put(values, int64(i), ZEROS)
-
         if PDL and not RELEASE_FIRST:
             nv.release_dependents()
 
@@ -203,20 +234,17 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                 total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
             partial[k] = total
         if CLUSTER > 1:
-            # Lane r of each group tells block r; the second barrier has everybody's segments in everybody's shared memory.
-            total = warp_sums(partial, lane)
-            nv.cluster_wait()
-            if lane % SHARE < CLUSTER:
-                nv.store_in_block(segment_sums, int64((lane // SHARE) * ROW_WARPS + warp), total, lane % SHARE)
+            segments = (leaves + (32 * CHAIN - 1)) // (32 * CHAIN)
+            nv.cluster_wait()  # every block has started, so its shared memory may be written
+            share_sums(segment_sums, partial, int32(0), warp, lane, segments)
             nv.cluster_arrive()
             nv.cluster_wait()
-            total = sum_segments(segment_sums, PARTIALS * ROW_WARPS, lane)
+            total = sum_segments(segment_sums, segments, lane)
         elif WARPS > 1:
-            total = warp_sums(partial, lane)
-            if lane % SHARE == 0:
-                segment_sums[(lane // SHARE) * WARPS + warp] = total
+            segments = (leaves + (32 * CHAIN - 1)) // (32 * CHAIN)
+            share_sums(segment_sums, partial, int32(0), warp, lane, segments)
             cuda.syncthreads()
-            total = sum_segments(segment_sums, PARTIALS * WARPS, lane)
+            total = sum_segments(segment_sums, segments, lane)
         elif PARTIALS > 1:
             total = warp_sums(partial, lane)
             total = cuda.shfl_sync(FULL_WARP, total, (lane % PARTIALS) * SHARE)
@@ -236,71 +264,97 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
 
 def _streamed(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
-    scaled = _make_scaling(spec)
+    scaled, share_sums = _make_scaling(spec), _make_share_sums(spec)
+    leaf_of, place_of = _make_ownership(spec)
     ADDS, ROUNDS_SUM, PDL, SHARED = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.row_in == "shared"
-    LEAF, CHAIN, WARPS = spec.leaf, spec.chain, spec.warps
+    LEAF, CHAIN, PARTIALS, WARPS, CLUSTER = spec.leaf, spec.chain, spec.partials, spec.warps, spec.cluster
+    RELEASE_FIRST, HELD, ROW_WARPS = spec.release_first, spec.partials * spec.chain, spec.warps * spec.cluster
+    VALUES, EXACT = HELD * LEAF, spec.exact
     get = nv.make_get(LEAF)
 
     def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits):
         thread = int32(cuda.threadIdx.x)
-        lane, warp = thread % 32, thread // 32
-        row = int64(cuda.blockIdx.x)
+        lane = thread % 32
+        warp = int32(cuda.blockIdx.x % CLUSTER) * WARPS + thread // 32
+        row = int64(cuda.blockIdx.x // CLUSTER)
         leaves = int32(width // LEAF)
         segments = (leaves + (32 * CHAIN - 1)) // (32 * CHAIN)
+        rounds = (segments + (PARTIALS * ROW_WARPS - 1)) // (PARTIALS * ROW_WARPS)
         x_row, residual_row, out_row = row * x_stride, row * residual_stride, row * out_stride
+        values = cuda.local.array(VALUES, float32)
+        partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(MAX_SEGMENTS, float32)
         if SHARED:
-            mine = cuda.local.array(LEAF, float32)
-            values = cuda.shared.array(0, float32)  # element j of a leaf at [j * leaves + leaf]: no bank conflicts
+            # Element j of the leaf in slot s at [j * slots + s]: neighbouring lanes use neighbouring banks.
+            row_values = cuda.shared.array(0, float32)
+            slots = rounds * (HELD * WARPS * 32)
+        if CLUSTER > 1:
+            nv.cluster_arrive()
         if PDL:
-            nv.release_dependents()
+            if RELEASE_FIRST:
+                nv.release_dependents()
             nv.wait_for_predecessor()
+        if CLUSTER > 1:
+            nv.cluster_wait()  # every block has started, so its shared memory may be written
 
-        # First pass: the sum of squares. A row that is not kept leaves the old residual in place for the second pass.
-        s = warp
-        while s < segments:
-            total = float32(0.0)
-            for c in range(CHAIN):
-                leaf = (s * CHAIN + c) * 32 + lane
-                if leaf < leaves:
-                    h = widen(load(x, x_row + leaf * LEAF))
-                    if ADDS:
-                        h = nv.vector_add(h, widen(load(residual, residual_row + leaf * LEAF)))
-                        if SHARED:
-                            store(residual, residual_row + leaf * LEAF, narrow(h))
-                    if ROUNDS_SUM:
-                        h = widen(narrow(h))
-                    if SHARED:
-                        nv.put(mine, int64(0), h)
-                        for j in range(LEAF):
-                            values[j * leaves + leaf] = mine[j]
-                    total = nv.sum_squares(total, h)
-            total = butterfly(total, 32)
-            if lane == 0:
-                segment_sums[s] = total
-            s += WARPS
-        cuda.syncthreads()
+        # First pass, a few leaves a thread at a time: the sum of squares. A row that is not kept leaves the old residual in
+        # place for the second pass.
+        for n in range(rounds):
+            for i in range(HELD):
+                leaf = leaf_of(n * HELD + i, warp, lane)
+                place = place_of(leaf, leaves)
+                h = widen(load(x, x_row + place))
+                if ADDS:
+                    h = nv.vector_add(h, widen(load(residual, residual_row + place)))
+                nv.put(values, int64(i), h if EXACT else nv.keep_if(leaf < leaves, h))
+            for i in range(HELD):
+                leaf = leaf_of(n * HELD + i, warp, lane)
+                if ADDS and SHARED and (EXACT or leaf < leaves):
+                    store(residual, residual_row + leaf * LEAF, narrow(get(values, int64(i))))
+                if ROUNDS_SUM:
+                    nv.put(values, int64(i), widen(narrow(get(values, int64(i)))))
+                if SHARED:
+                    slot = (n * HELD + i) * (WARPS * 32) + thread
+                    for j in range(LEAF):
+                        row_values[j * slots + slot] = values[i * LEAF + j]
+            for k in range(PARTIALS):
+                total = float32(0.0)
+                for c in range(CHAIN):
+                    total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
+                partial[k] = total
+            share_sums(segment_sums, partial, n * (PARTIALS * ROW_WARPS), warp, lane, segments)
+        if PDL and not RELEASE_FIRST:
+            nv.release_dependents()
+        if CLUSTER > 1:
+            nv.cluster_arrive()
+            nv.cluster_wait()
+        else:
+            cuda.syncthreads()
         total = sum_segments(segment_sums, segments, lane)
         rstd = nv.rsqrt(nv.divide(total, float32(width)) + nv.float_from_bits(eps_bits))
 
-        # Second pass: each thread scales the leaves it summed.
-        s = warp
-        while s < segments:
-            for c in range(CHAIN):
-                leaf = (s * CHAIN + c) * 32 + lane
-                if leaf < leaves:
-                    if SHARED:
-                        for j in range(LEAF):
-                            mine[j] = values[j * leaves + leaf]
-                        h = get(mine, int64(0))
-                    else:
-                        h = widen(load(x, x_row + leaf * LEAF))
-                        if ADDS:
-                            h = nv.vector_add(h, widen(load(residual, residual_row + leaf * LEAF)))
-                            store(residual, residual_row + leaf * LEAF, narrow(h))
-                        if ROUNDS_SUM:
-                            h = widen(narrow(h))
+        # Second pass: each thread scales the leaves that it summed.
+        for n in range(rounds):
+            for i in range(HELD):
+                leaf = leaf_of(n * HELD + i, warp, lane)
+                place = place_of(leaf, leaves)
+                if SHARED:
+                    slot = (n * HELD + i) * (WARPS * 32) + thread
+                    for j in range(LEAF):
+                        values[i * LEAF + j] = row_values[j * slots + slot]
+                else:
+                    h = widen(load(x, x_row + place))
+                    if ADDS:
+                        h = nv.vector_add(h, widen(load(residual, residual_row + place)))
+                    nv.put(values, int64(i), h)
+            for i in range(HELD):
+                leaf = leaf_of(n * HELD + i, warp, lane)
+                if EXACT or leaf < leaves:
+                    h = get(values, int64(i))
+                    if ADDS and not SHARED:
+                        store(residual, residual_row + leaf * LEAF, narrow(h))
+                    if ROUNDS_SUM and not SHARED:
+                        h = widen(narrow(h))
                     store(out, out_row + leaf * LEAF, scaled(h, rstd, load_weight(weight, int64(leaf * LEAF))))
-            s += WARPS
 
     return norm_kernel

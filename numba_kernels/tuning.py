@@ -128,11 +128,10 @@ def _part_of_a_block(tree: RowTree, rows: int) -> dict[str, Any]:
 
 def _streamed(tree: RowTree, target: Target, warps: int) -> dict[str, Any]:
     """Rows that registers can't hold: in shared memory, or read twice."""
-    fits = 4 * tree.width + SHARED_STATIC <= target.shared_bytes
-    if not fits:
-        warps = min(2 * warps, MOST_WARPS)
+    fits = 4 * (tree.width + warps * 32 * tree.leaf * tree.chain * 2) + SHARED_STATIC <= target.shared_bytes
     place = "shared" if fits else "memory"
-    return {"row_in": place, "warps": warps, "lanes": 32, "rows": 1, "partials": 1, "exact": False}
+    partials = 2 if tree.chain * tree.leaf <= 8 else 1
+    return {"row_in": place, "warps": warps, "lanes": 32, "rows": 1, "partials": partials, "exact": False}
 
 
 def _replay_workers(tree: RowTree) -> dict[str, Any]:
@@ -149,7 +148,11 @@ def norm_grid(spec: NormSpec, rows: int) -> tuple[int, int, int]:
 
 
 def dynamic_shared_bytes(spec: NormSpec, width: int) -> int:
-    return 4 * width if spec.row_in == "shared" else 0
+    """What a block needs to keep its part of a row in shared memory: whole rounds of leaves, 4 bytes an element."""
+    if spec.row_in != "shared":
+        return 0
+    round_ = spec.partials * spec.chain * spec.warps * 32 * spec.leaf
+    return 4 * round_ * -(-width // (round_ * spec.cluster))
 
 
 def gated_spec(

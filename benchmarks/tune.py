@@ -1,0 +1,184 @@
+"""Times every sensible way to run a norm or gated kernel, on a GPU: what the choices of numba_kernels/tuning.py rest on.
+
+    python benchmarks/tune.py benchmarks/results/tuning-h200.json [--shapes 1x4096,4096x4096] [--op fused_add_rmsnorm]
+
+Each variant computes the same bits (the summation tree depends on the width alone); that is checked before it is timed. The
+clock is the benchmark's: CUDA graphs over prepared buffers with a cold L2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import click
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from difftest.bench import plan
+from difftest.bench.buffers import BufferSets
+from difftest.bench.machine import card, clocks, versions
+from difftest.bench.timer import GraphTimer
+from numba_kernels import launch, trampoline, tuning
+from numba_kernels.arrays import ITEMSIZE
+from numba_kernels.compile import Spec, machine_code
+from numba_kernels.gated import GatedSpec
+from numba_kernels.plans import GatedPlan, NormPlan
+from numba_kernels.rmsnorm import NormSpec
+
+EPS_BITS = 0x358637BD  # fp32 1e-6
+SHAPES = {
+    "fused_add_rmsnorm": "1x4096,16x4096,128x4096,256x4096,512x4096,1024x4096,4096x4096,16384x4096,4096x7168,2048x8192,"
+    "1024x16384,16384x1024,65536x128,8192x111,8192x65536,2048x131072,512x262144",
+    "rmsnorm": "1x4096,128x4096,4096x4096,16384x1024,65536x128",
+    "silu_and_mul": "1x14336,16x14336,128x14336,4096x14336,8192x4096",
+}
+
+
+def variants(spec: Spec) -> Iterator[tuple[str, Spec]]:
+    """The chosen spec, and its neighbours that can run."""
+    yield "chosen", spec
+    yield from _norm_variants(spec) if isinstance(spec, NormSpec) else _gated_variants(spec)
+
+
+def _norm_variants(spec: NormSpec) -> Iterator[tuple[str, NormSpec]]:
+    change = partial(dataclasses.replace, spec)
+    quiet = {"ahead": 0, "prefetch": False, "release_first": False}
+    yield "no dependent launch", change(pdl=False, **{**quiet, "ahead": spec.ahead})
+    yield "released once loaded", change(**quiet)
+    yield "released first", change(**{**quiet, "release_first": True})
+    if spec.access == 16 and spec.row_in == "registers":
+        yield "released first, prefetched", change(ahead=0, prefetch=True, release_first=True)
+        for ahead in (4, 8, 16, 33, 66, 96, 132, 192, 264, 396, 528):
+            yield f"ahead {ahead}", change(**{**quiet, "ahead": ahead})
+    if spec.row_in != "registers" or spec.rows > 1:
+        for rows in (2, 4, 8, 16):
+            if spec.rows > 1 and 32 <= rows * spec.lanes <= 512:
+                yield f"{rows} rows a block", change(rows=rows, exact=False)
+        return
+    segments = spec.warps * spec.partials * spec.cluster
+    for cluster in (1, 2, 4, 8):
+        for partials in (1, 2, 4):
+            warps = -(-segments // (partials * cluster))
+            other = {"warps": warps, "partials": partials, "cluster": cluster}
+            if warps > 32 or warps < 2 or partials * spec.chain > 4 or other == {k: getattr(spec, k) for k in other}:
+                continue
+            exact = spec.exact and warps * partials * cluster == segments
+            for early in (False, True):
+                yield (
+                    f"{warps} warps x {partials}, cluster {cluster}, early {early}",
+                    change(**other, exact=exact, early_weight=early),
+                )
+    yield "row in shared memory", change(row_in="shared", warps=16, partials=1, cluster=1, exact=False, ahead=0, prefetch=False)
+    yield "row read twice", change(row_in="memory", warps=16, partials=1, cluster=1, exact=False, ahead=0, prefetch=False)
+
+
+def _gated_variants(spec: GatedSpec) -> Iterator[tuple[str, GatedSpec]]:
+    for threads in (32, 64, 128, 256):
+        for vectors in (1, 2, 4):
+            yield f"{threads} threads x {vectors}", dataclasses.replace(spec, lanes=threads, rows=1, vectors=vectors, exact=False)
+    yield "no dependent launch", dataclasses.replace(spec, pdl=False)
+
+
+def planned(point: plan.Point) -> NormPlan | GatedPlan:
+    """The call as the operators plan it, contiguous."""
+    rows, width, storage = point.rows, point.width, point.dtype
+    if point.operator.family == "gated":
+        return GatedPlan(rows, width, 2 * width, width, storage, str(point.operator.activation), False)
+    adds = point.operator.family == "add_norm"
+    return NormPlan(rows, width, width, width, width, storage, storage, adds, False, False, 0.0, EPS_BITS)
+
+
+def _compile(spec: Spec, cc: tuple[int, int]) -> None:
+    machine_code(spec, cc)
+
+
+def candidates(point: plan.Point) -> list[tuple[str, Spec]]:
+    """The variants of a point that this GPU can run."""
+    target, call = launch.target(0), planned(point)
+    spec = call.spec(target, (0,) * (2 if isinstance(call, GatedPlan) else 4), True)
+    most = target.shared_bytes - tuning.SHARED_STATIC
+    return [(name, s) for name, s in variants(spec) if s.threads <= 1024 and call.shape(s)[1] <= most]
+
+
+def compile_all(specs: list[Spec], cc: tuple[int, int]) -> None:
+    """Fill the disk cache from as many processes as there are cores."""
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(partial(_compile, cc=cc), list(dict.fromkeys(specs))))
+
+
+def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> list[dict]:
+    """Times the variants of one point."""
+    call, specs = planned(point), candidates(point)
+    sets = BufferSets(point, plan.calls(point, plan.pool_bytes(timer.free_bytes(), 2)), device)
+    rows, first = [], None
+    for name, variant in specs:
+        grid, shared = call.shape(variant)
+        cluster = variant.cluster if isinstance(variant, NormSpec) else 1
+        config = trampoline.launch_config(grid, variant.threads, shared, pdl=variant.pdl, cluster=cluster)
+        record = trampoline.make_record(config, launch.load(0, variant), call.arguments(()))
+        outputs = [torch.empty(point.rows, point.width, dtype=point.storage, device=device) for _ in range(sets.count)]
+        calls = [partial(_run, record.ctypes.data, point, sets.tensors(i), outputs[i]) for i in range(sets.count)]
+        sets.refresh()
+        captured = timer.capture(calls)
+        timer.replay(captured, sets.refresh)
+        result = captured.outputs[-1].clone()
+        same = first is None or torch.equal(result, first)
+        first = result if first is None else first
+        times = sorted(seconds / sets.count * 1e6 for seconds in timer.turn(captured, 9, sets.refresh))
+        rows.append(
+            {"variant": name, "us": round(times[len(times) // 2], 3), "same_bits": same, "spec": dataclasses.asdict(variant)}
+        )
+        click.echo(f"{point} {rows[-1]['us']:9.3f} us  same bits {same}  {name}")
+        del captured, outputs
+    return rows
+
+
+def _run(record: int, point: plan.Point, tensors: dict[str, torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+    stream = torch._C._cuda_getCurrentRawStream(0)
+    x = tensors["input"].data_ptr()
+    family = point.operator.family
+    if family == "gated":
+        status = trampoline.launch_gated(record, stream, x, output.data_ptr())
+    elif family == "norm":
+        status = trampoline.launch_norm(record, stream, x, x, tensors["weight"].data_ptr(), output.data_ptr())
+    else:
+        output = tensors["input"]
+        status = trampoline.launch_norm(record, stream, x, tensors["residual"].data_ptr(), tensors["weight"].data_ptr(), x)
+    assert status == 0, status
+    return output
+
+
+@click.command(help=__doc__)
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--op", "ops", multiple=True, default=tuple(SHAPES))
+@click.option("--shapes", default="")
+@click.option("--dtype", default="bf16", type=click.Choice(sorted(ITEMSIZE)))
+def main(file: str, ops: tuple[str, ...], shapes: str, dtype: str) -> None:
+    device = torch.device("cuda")
+    timer = GraphTimer(device)
+    timer.wake()
+    found = {
+        "card": card(device),
+        "clocks": clocks(device),
+        "environment": versions("cuda", []),
+        "command": " ".join(sys.argv),
+        "points": [],
+    }
+    points = [plan.Point(op, dtype, *shape) for op in ops for shape in plan.shapes(shapes or SHAPES[op])]
+    compile_all([spec for point in points for _, spec in candidates(point)], torch.cuda.get_device_capability())
+    for point in points:
+        where = {"op": point.op, "dtype": point.dtype, "rows": point.rows, "width": point.width}
+        found["points"].append({**where, "variants": measure(point, timer, device)})
+        Path(file).write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
