@@ -87,9 +87,8 @@ def _make_activation(name: str, storage: str) -> Callable[..., Any]:
             # erfc magnifies the rounding of its argument u by up to 2u; what was rounded off goes in as a correction.
             u = g * float32(-SQRT_HALF)
             rest = nv.fma(g, float32(-SQRT_HALF), -u) + g * float32(-SQRT_HALF_REST)
-            slope = float32(2.0) * u if u > float32(0.0) and u < float32(20.0) else float32(0.0)
             half = float32(0.5) * g * math.erfc(u)
-            return nv.fma(half, -slope * rest, half)
+            return nv.fma(half, float32(-2.0) * u * rest, half) if u > float32(0.0) and u < float32(20.0) else half
 
     elif name == "gelu":
 
@@ -114,7 +113,7 @@ def _make_activation(name: str, storage: str) -> Callable[..., Any]:
             rest = nv.fma(x, factor, -u) + x * factor_rest
             share = sigmoid(u) if bounded else sigmoid(g)
             value = g * share
-            return nv.fma(value, rest * (float32(1.0) - share), value)
+            return nv.fma(value, rest * (float32(1.0) - share), value) if bounded else value
 
     elif name == "gelu_tanh":
 

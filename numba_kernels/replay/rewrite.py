@@ -11,12 +11,15 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import functools
 import inspect
 import itertools
+import os
 import textwrap
 import types as python_types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -145,6 +148,35 @@ def is_device_function(value: Any) -> bool:
     return hasattr(value, "py_func") and type(value).__module__.startswith(("numba.cuda", "numba_cuda"))
 
 
+def is_unchanged(code: python_types.CodeType) -> bool:
+    """Whether a function's file still holds the text that the function was made from.
+
+    What is replayed is rewritten from the text, so another text at the function's lines would be another function, and its
+    compiled form would be kept under this one's name.
+    """
+    try:
+        stamp = os.stat(code.co_filename).st_mtime_ns
+    except OSError:  # not from a file: what inspect finds is what was typed
+        return True
+    here = _code_of_file(code.co_filename, stamp)
+    return (code.co_name, code.co_firstlineno, code.co_code) in here
+
+
+@functools.lru_cache(256)
+def _code_of_file(file: str, stamp: int) -> frozenset[tuple[str, int, bytes]]:
+    """Name, first line and bytecode of every function in a file."""
+    found = set()
+    try:
+        waiting = [compile(Path(file).read_text(), file, "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError, OSError):  # in the middle of being written
+        return frozenset()
+    while waiting:
+        code = waiting.pop()
+        found.add((code.co_name, code.co_firstlineno, code.co_code))
+        waiting += [constant for constant in code.co_consts if isinstance(constant, python_types.CodeType)]
+    return frozenset(found)
+
+
 class Scope:
     """The names of one function: which are local, and what the others stand for."""
 
@@ -161,7 +193,7 @@ class Scope:
         definition = tree.body[0]
         if not isinstance(definition, ast.FunctionDef):
             raise program.error(f"{self.name} is not written as a def", self.file, first)
-        if definition.name != self.function.__code__.co_name:
+        if not is_unchanged(self.function.__code__):
             raise program.error(f"the file of {self.name} has changed since it was imported", self.file, first)
         definition.decorator_list, definition.returns = [], None
         self.tree = definition

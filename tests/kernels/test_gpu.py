@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import numba_kernels
-from reference.arithmetic import evaluate
+from reference.arithmetic import evaluate, evaluate_f64
 from reference.contracts import contract
 
 from .rows import ADD_NORMS, DTYPES, GATED, NORMS, bits, call, expected, inputs_of, random, steps_apart, to_torch
@@ -101,10 +101,7 @@ def test_every_width_agrees_with_the_plain_arithmetic(op, width, dtype):
 def test_the_gated_forms_agree_with_the_plain_arithmetic(op, width, dtype, code):
     for rows in (2, 300):
         tensors = cuda_inputs(op, rows, width, dtype, seed=width)
-        want = evaluate(op, {"input": tensors[0]}, contract(op, code))["output"]
-        distance = apart(outputs(op, tensors, contract=code)[0], want)
-        assert distance.max() <= (16 if dtype == "fp32" else 1)
-
+XX
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", ADD_NORMS + NORMS + GATED)

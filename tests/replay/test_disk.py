@@ -1,5 +1,6 @@
 """Compiled kernels on disk: a second process finds them, a change of anything they depend on does not."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from numba_kernels.replay import disk
+from numba_kernels.replay import ReplayKernel, UnsupportedKernel, disk
 
 PROGRAM = """
 import sys
@@ -88,3 +89,34 @@ def test_what_cannot_be_digested_is_not_kept(tmp_path, monkeypatch):
     assert disk.entry_file("text", {"a": np.zeros(3)}) is None
     monkeypatch.setenv(disk.VARIABLE, "")
     assert disk.entry_file("text", {"a": 1}) is None
+
+
+def test_a_function_whose_file_was_edited_since_is_refused_not_replaced_by_its_neighbour(tmp_path):
+    """Two functions of one name and shape: after an edit the one's lines hold the other's text."""
+    text = """from numba import cuda
+
+
+def choose(double):
+    if double:
+
+        def kernel(x):
+            x[cuda.threadIdx.x] *= 2
+
+    else:
+
+        def kernel(x):
+            x[cuda.threadIdx.x] += 1
+
+    return kernel
+"""
+    file = tmp_path / "edited_later.py"
+    file.write_text(text)
+    spec = importlib.util.spec_from_file_location("edited_later", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    before = np.ones(2, np.float32)
+    ReplayKernel(module.choose(True)).launch(1, 2, args=(before,))
+    assert before.tolist() == [2, 2]
+    file.write_text(text.replace("*= 2", "*= 1").replace("from numba", "\n\n\n\n\nfrom numba"))
+    with pytest.raises(UnsupportedKernel, match="changed since it was imported"):
+        ReplayKernel(module.choose(False)).launch(1, 2, args=(before,))
