@@ -71,8 +71,8 @@ def main() -> None:
 
 @main.command(epilog=EXIT_STATUS)
 @click.option("--ops", default="", metavar="NAMES", help="Operators, comma-separated.  [default: all; a file's function's name]")
-@click.option("--dtypes", default="", metavar="NAMES", help="Storage dtypes.  [default: fp16,bf16,fp32; matrix: fp16,bf16]")
-@click.option("--widths", default="", metavar="NUMBERS", help="Of an output row.  [default: 1,3,111,4096; matrix: 111,4096]")
+@click.option("--dtypes", metavar="NAMES", help="Storage dtypes.  [default: fp16,bf16,fp32; matrix: fp16,bf16]")
+@click.option("--widths", metavar="NUMBERS", help="Of an output row.  [default: 1,3,111,4096; matrix: 111,4096]")
 @click.option("--rows", default="", metavar="NUMBERS", help="Numbers of rows.  [default: by width, and odd layouts beside]")
 @click.option("--regimes", "regime_names", default="", metavar="NAMES", help="Families of input values.  [default: all]")
 @click.option(

@@ -59,8 +59,8 @@ class Files:
 def difftest(
     *,
     ops: str,
-    dtypes: str,
-    widths: str,
+    dtypes: str | None,
+    widths: str | None,
     rows: str,
     regime_names: str,
     candidate: str,
@@ -85,7 +85,7 @@ def difftest(
                 raise UsageError(f"{option}: a matrix has none; give one --candidate")
         return matrix_command.matrix(
             ops=ops,
-            dtypes=dtypes or "fp16,bf16",
+            dtypes="fp16,bf16" if dtypes is None else dtypes,
             widths=widths,
             rows=rows,
             regime_names=regime_names,
@@ -102,7 +102,8 @@ def difftest(
         raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
     if "all" in options.words("--against", against):
         against = ",".join(matrix_command.names("--against", against))
-    dtypes, widths = dtypes or "fp16,bf16,fp32", widths or "1,3,111,4096"
+    dtypes = "fp16,bf16,fp32" if dtypes is None else dtypes
+    widths = "1,3,111,4096" if widths is None else widths
     resolve(candidate)
     op_names = options.names("--ops", ops, OPERATORS) if ops else operators_of(candidate)
     options.at_least("--seed", seed, 0)

@@ -49,7 +49,7 @@ def matrix(
     *,
     ops: str,
     dtypes: str,
-    widths: str,
+    widths: str | None,
     rows: str,
     regime_names: str,
     candidate: str,
@@ -65,7 +65,7 @@ def matrix(
 
     0; 1 where one fails or does not follow the contract that it claims; 2 and 3 as everywhere.
     """
-    wanted = options.whole_numbers("--widths", widths, 1) if widths else list(plan.WIDTHS)
+    wanted = list(plan.WIDTHS) if widths is None else options.whole_numbers("--widths", widths, 1)
     options.at_least("--seed", seed, 0)
     options.at_least("--workers", workers or 0, 0)
     options.at_least("--time-budget", time_budget or 0.0, 0.0)
