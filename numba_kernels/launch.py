@@ -60,9 +60,6 @@ def load(device: int, spec: Spec) -> int:
                 # A context's own function launches 0.4 µs faster than the kernel that stands for it in every context.
                 status, function = driver.cuKernelGetFunction(kernel)
                 _check(status)
-                if isinstance(spec, NormSpec) and spec.cluster > 8:
-                    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-                    _check(driver.cuFuncSetAttribute(function, attribute, 1)[0])
                 if isinstance(spec, NormSpec) and spec.row_in == "shared":
                     most = target(device).shared_bytes - SHARED_STATIC
                     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

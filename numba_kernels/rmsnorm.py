@@ -1,7 +1,8 @@
 """The RMSNorm kernels: ``h = x (+ residual); y = h / sqrt(mean(h²) + eps) * weight``.
 
-Two forms with the same tree (see reduction.py) and so the same bits: *held*, where a row's fp32 values stay in registers between
-the sum and the scaling, and *streamed*, where they stay in ``cuda.shared`` or, for a row that doesn't fit, are computed again.
+Two forms with the same tree (see reduction.py) and so the same bits. *Held*: a row's fp32 values stay in registers between the
+sum and the scaling, in those of several blocks (a cluster) where the row is too wide for one. *Streamed*: they stay in
+``cuda.shared`` or, for a row that doesn't fit, are computed again.
 """
 
 from __future__ import annotations
@@ -108,20 +109,27 @@ def _make_scaling(spec: NormSpec):
 
 
 def _make_ownership(spec: NormSpec):
-    """``leaf_of(i, warp, lane)``, a thread's ``i``-th leaf: segment by warp, chain by chain, one leaf a lane. And
-    ``place_of(leaf, leaves)``, its first element; leaves past the row's end get the row's first, to be loaded and thrown away.
+    """Where a thread's leaves lie in a row: segment by warp, chain by chain, one leaf a lane.
+
+    ``first_of(warp, lane)`` is the first element of its first leaf, ``offset_of(i)`` how far its ``i``-th leaf lies from there (a
+    constant, once loops are unrolled, so one address serves them all), and ``jump_of(i, mine, width)`` the same for loading:
+    a leaf past the row's end gets the row's first, to be loaded and thrown away.
     """
     CHAIN, WARPS, EXACT, LEAF = spec.chain, spec.warps * spec.cluster, spec.exact, spec.leaf
 
     @cuda.jit(device=True, inline="always")
-    def leaf_of(i, warp, lane):
-        return (((i // CHAIN) * WARPS + warp) * CHAIN + i % CHAIN) * 32 + lane
+    def first_of(warp, lane):
+        return int64(warp * (CHAIN * 32) + lane) * LEAF
 
     @cuda.jit(device=True, inline="always")
-    def place_of(leaf, leaves):
-        return int64((leaf if EXACT or leaf < leaves else int32(0)) * LEAF)
+    def offset_of(i):
+        return int64((i // CHAIN) * (WARPS * CHAIN) + i % CHAIN) * (32 * LEAF)
 
-    return leaf_of, place_of
+    @cuda.jit(device=True, inline="always")
+    def jump_of(i, mine, width):
+        return offset_of(i) if EXACT or mine + offset_of(i) < width else -mine
+
+    return first_of, offset_of, jump_of
 
 
 def _make_share_sums(spec: NormSpec):
@@ -129,21 +137,17 @@ def _make_share_sums(spec: NormSpec):
 
     ``partial[k]`` belongs to segment ``first + k * (warps of the row) + warp``. The sums are there after the next barrier.
     """
-    warp_sums, SHARE, CLUSTER, ROW_WARPS = (
-        make_warp_sums(spec.partials),
-        32 // spec.partials,
-        spec.cluster,
-        spec.warps * spec.cluster,
-    )
+    warp_sums, SHARE, EXACT = make_warp_sums(spec.partials), 32 // spec.partials, spec.exact
+    CLUSTER, ROW_WARPS = spec.cluster, spec.warps * spec.cluster
 
     @cuda.jit(device=True, inline="always")
     def share_sums(segment_sums, partial, first, warp, lane, segments):
         total = warp_sums(partial, lane)
         s = first + (lane // SHARE) * ROW_WARPS + warp
         if CLUSTER > 1:
-            if lane % SHARE < CLUSTER and s < segments:  # lane r of each group tells block r
-                nv.store_in_block(segment_sums, int64(s), total, lane % SHARE)
-        elif lane % SHARE == 0 and s < segments:
+            if lane % SHARE < CLUSTER and (EXACT or s < segments):  # lane r of each group tells block r
+                nv.store_in_block(segment_sums, int64(s), total, int32(lane % SHARE))
+        elif lane % SHARE == 0 and (EXACT or s < segments):
             segment_sums[s] = total
 
     return share_sums
@@ -152,10 +156,11 @@ def _make_share_sums(spec: NormSpec):
 def _held(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
     scaled, warp_sums, share_sums = _make_scaling(spec), make_warp_sums(spec.partials), _make_share_sums(spec)
-    leaf_of, place_of = _make_ownership(spec)
+    first_of, offset_of, jump_of = _make_ownership(spec)
     ADDS, ROUNDS_SUM, PDL, EXACT, EARLY = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.exact, spec.early_weight
     LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
-    RELEASE_FIRST, PREFETCH, AHEAD, CLUSTER = spec.release_first, spec.prefetch, spec.ahead, spec.cluster
+    RELEASE_FIRST, PREFETCH, AHEAD = spec.release_first, spec.prefetch, spec.ahead
+    SEGMENT, ALL, CLUSTER = 32 * CHAIN * LEAF, PARTIALS * WARPS * spec.cluster, spec.cluster
     HELD, SHARE, ZEROS = PARTIALS * CHAIN, 32 // PARTIALS, (np.float32(0.0),) * LEAF
     ITEMSIZE, WEIGHT_ITEMSIZE = nv.FORMATS[spec.storage].itemsize, nv.FORMATS[spec.weight].itemsize
     WORDS, WORD = nv.words_in(nv.FORMATS[spec.weight], LEAF), nv.word_type(nv.FORMATS[spec.weight], LEAF)
@@ -176,10 +181,11 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         else:
             warp = int32(0)
             row = int64(cuda.blockIdx.x) * ROWS + thread // LANES
-        leaves = int32(width // LEAF)
         here = EXACT or row < rows  # lanes without a row still take part in their warp's shuffles
         leads = lane == 0 and warp == 0 and here
         x_row, residual_row, out_row = row * x_stride, row * residual_stride, row * out_stride
+        mine = first_of(warp, lane)
+        x_mine, residual_mine, out_mine = x_row + mine, residual_row + mine, out_row + mine
         values = cuda.local.array(VALUES, float32)
         gains = cuda.local.array(WEIGHT_WORDS, WORD)
         partial = cuda.local.array(PARTIALS, float32)
@@ -203,14 +209,13 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         # h = x + residual in fp32. All loads come before the first store and no branch parts them: all are in flight together.
         if here:
             for i in range(HELD):
-                leaf = leaf_of(i, warp, lane)
-                place = place_of(leaf, leaves)
-                h = widen(load(x, x_row + place))
+                jump = jump_of(i, mine, width)
+                h = widen(load(x, x_mine + jump))
                 if ADDS:
-                    h = nv.vector_add(h, widen(load(residual, residual_row + place)))
-                nv.put(values, int64(i), h if EXACT else nv.keep_if(leaf < leaves, h))
+                    h = nv.vector_add(h, widen(load(residual, residual_mine + jump)))
+                nv.put(values, int64(i), h if EXACT else nv.keep_if(mine + offset_of(i) < width, h))
                 if EARLY:
-                    nv.put(gains, int64(i), load_weight(weight, place))
+                    nv.put(gains, int64(i), load_weight(weight, mine + jump))
         else:
             for i in range(HELD):
                 nv.put(values, int64(i), ZEROS)
@@ -220,10 +225,9 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         # The new residual is that sum rounded once; R1 goes on with what was stored.
         if ADDS:
             for i in range(HELD):
-                leaf = leaf_of(i, warp, lane)
-                if EXACT or (here and leaf < leaves):
+                if EXACT or (here and mine + offset_of(i) < width):
                     stored = narrow(get(values, int64(i)))
-                    store(residual, residual_row + leaf * LEAF, stored)
+                    store(residual, residual_mine + offset_of(i), stored)
                     if ROUNDS_SUM:
                         nv.put(values, int64(i), widen(stored))
 
@@ -233,17 +237,16 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
             for c in range(CHAIN):
                 total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
             partial[k] = total
-        if CLUSTER > 1:
-            segments = (leaves + (32 * CHAIN - 1)) // (32 * CHAIN)
-            nv.cluster_wait()  # every block has started, so its shared memory may be written
+        if WARPS > 1:
+            segments = ALL if EXACT else int32((width + (SEGMENT - 1)) // SEGMENT)
+            if CLUSTER > 1:
+                nv.cluster_wait()  # every block has started, so its shared memory may be written
             share_sums(segment_sums, partial, int32(0), warp, lane, segments)
-            nv.cluster_arrive()
-            nv.cluster_wait()
-            total = sum_segments(segment_sums, segments, lane)
-        elif WARPS > 1:
-            segments = (leaves + (32 * CHAIN - 1)) // (32 * CHAIN)
-            share_sums(segment_sums, partial, int32(0), warp, lane, segments)
-            cuda.syncthreads()
+            if CLUSTER > 1:
+                nv.cluster_arrive()
+                nv.cluster_wait()
+            else:
+                cuda.syncthreads()
             total = sum_segments(segment_sums, segments, lane)
         elif PARTIALS > 1:
             total = warp_sums(partial, lane)
@@ -254,10 +257,9 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         rstd = nv.rsqrt(nv.divide(total, float32(width)) + nv.float_from_bits(eps_bits))
 
         for i in range(HELD):
-            leaf = leaf_of(i, warp, lane)
-            if EXACT or (here and leaf < leaves):
-                gain = get_words(gains, int64(i)) if EARLY else load_weight(weight, int64(leaf * LEAF))
-                store(out, out_row + leaf * LEAF, scaled(get(values, int64(i)), rstd, gain))
+            if EXACT or (here and mine + offset_of(i) < width):
+                gain = get_words(gains, int64(i)) if EARLY else load_weight(weight, mine + offset_of(i))
+                store(out, out_mine + offset_of(i), scaled(get(values, int64(i)), rstd, gain))
 
     return norm_kernel
 
@@ -265,22 +267,22 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
 def _streamed(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
     scaled, share_sums = _make_scaling(spec), _make_share_sums(spec)
-    leaf_of, place_of = _make_ownership(spec)
+    first_of, offset_of, jump_of = _make_ownership(spec)
     ADDS, ROUNDS_SUM, PDL, SHARED = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.row_in == "shared"
-    LEAF, CHAIN, PARTIALS, WARPS, CLUSTER = spec.leaf, spec.chain, spec.partials, spec.warps, spec.cluster
-    RELEASE_FIRST, HELD, ROW_WARPS = spec.release_first, spec.partials * spec.chain, spec.warps * spec.cluster
-    VALUES, EXACT = HELD * LEAF, spec.exact
+    LEAF, CHAIN, PARTIALS, WARPS = spec.leaf, spec.chain, spec.partials, spec.warps
+    RELEASE_FIRST, HELD, EXACT = spec.release_first, spec.partials * spec.chain, spec.exact
+    VALUES, SEGMENT = HELD * LEAF, 32 * CHAIN * LEAF
     get = nv.make_get(LEAF)
 
     def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits):
         thread = int32(cuda.threadIdx.x)
         lane = thread % 32
-        warp = int32(cuda.blockIdx.x % CLUSTER) * WARPS + thread // 32
-        row = int64(cuda.blockIdx.x // CLUSTER)
-        leaves = int32(width // LEAF)
-        segments = (leaves + (32 * CHAIN - 1)) // (32 * CHAIN)
-        rounds = (segments + (PARTIALS * ROW_WARPS - 1)) // (PARTIALS * ROW_WARPS)
-        x_row, residual_row, out_row = row * x_stride, row * residual_stride, row * out_stride
+        warp = thread // 32
+        row = int64(cuda.blockIdx.x)
+        segments = int32((width + (SEGMENT - 1)) // SEGMENT)
+        rounds = (segments + (PARTIALS * WARPS - 1)) // (PARTIALS * WARPS)
+        mine = first_of(warp, lane)
+        x_mine, residual_mine, out_mine = row * x_stride + mine, row * residual_stride + mine, row * out_stride + mine
         values = cuda.local.array(VALUES, float32)
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(MAX_SEGMENTS, float32)
@@ -288,29 +290,24 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
             # Element j of the leaf in slot s at [j * slots + s]: neighbouring lanes use neighbouring banks.
             row_values = cuda.shared.array(0, float32)
             slots = rounds * (HELD * WARPS * 32)
-        if CLUSTER > 1:
-            nv.cluster_arrive()
         if PDL:
             if RELEASE_FIRST:
                 nv.release_dependents()
             nv.wait_for_predecessor()
-        if CLUSTER > 1:
-            nv.cluster_wait()  # every block has started, so its shared memory may be written
 
         # First pass, a few leaves a thread at a time: the sum of squares. A row that is not kept leaves the old residual in
         # place for the second pass.
         for n in range(rounds):
             for i in range(HELD):
-                leaf = leaf_of(n * HELD + i, warp, lane)
-                place = place_of(leaf, leaves)
-                h = widen(load(x, x_row + place))
+                jump = jump_of(n * HELD + i, mine, width)
+                h = widen(load(x, x_mine + jump))
                 if ADDS:
-                    h = nv.vector_add(h, widen(load(residual, residual_row + place)))
-                nv.put(values, int64(i), h if EXACT else nv.keep_if(leaf < leaves, h))
+                    h = nv.vector_add(h, widen(load(residual, residual_mine + jump)))
+                nv.put(values, int64(i), h if EXACT else nv.keep_if(mine + offset_of(n * HELD + i) < width, h))
             for i in range(HELD):
-                leaf = leaf_of(n * HELD + i, warp, lane)
-                if ADDS and SHARED and (EXACT or leaf < leaves):
-                    store(residual, residual_row + leaf * LEAF, narrow(get(values, int64(i))))
+                offset = offset_of(n * HELD + i)
+                if ADDS and SHARED and (EXACT or mine + offset < width):
+                    store(residual, residual_mine + offset, narrow(get(values, int64(i))))
                 if ROUNDS_SUM:
                     nv.put(values, int64(i), widen(narrow(get(values, int64(i)))))
                 if SHARED:
@@ -322,39 +319,34 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
                 for c in range(CHAIN):
                     total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
                 partial[k] = total
-            share_sums(segment_sums, partial, n * (PARTIALS * ROW_WARPS), warp, lane, segments)
+            share_sums(segment_sums, partial, n * (PARTIALS * WARPS), warp, lane, segments)
         if PDL and not RELEASE_FIRST:
             nv.release_dependents()
-        if CLUSTER > 1:
-            nv.cluster_arrive()
-            nv.cluster_wait()
-        else:
-            cuda.syncthreads()
+        cuda.syncthreads()
         total = sum_segments(segment_sums, segments, lane)
         rstd = nv.rsqrt(nv.divide(total, float32(width)) + nv.float_from_bits(eps_bits))
 
         # Second pass: each thread scales the leaves that it summed.
         for n in range(rounds):
             for i in range(HELD):
-                leaf = leaf_of(n * HELD + i, warp, lane)
-                place = place_of(leaf, leaves)
                 if SHARED:
                     slot = (n * HELD + i) * (WARPS * 32) + thread
                     for j in range(LEAF):
                         values[i * LEAF + j] = row_values[j * slots + slot]
                 else:
-                    h = widen(load(x, x_row + place))
+                    jump = jump_of(n * HELD + i, mine, width)
+                    h = widen(load(x, x_mine + jump))
                     if ADDS:
-                        h = nv.vector_add(h, widen(load(residual, residual_row + place)))
+                        h = nv.vector_add(h, widen(load(residual, residual_mine + jump)))
                     nv.put(values, int64(i), h)
             for i in range(HELD):
-                leaf = leaf_of(n * HELD + i, warp, lane)
-                if EXACT or leaf < leaves:
+                offset = offset_of(n * HELD + i)
+                if EXACT or mine + offset < width:
                     h = get(values, int64(i))
                     if ADDS and not SHARED:
-                        store(residual, residual_row + leaf * LEAF, narrow(h))
+                        store(residual, residual_mine + offset, narrow(h))
                     if ROUNDS_SUM and not SHARED:
                         h = widen(narrow(h))
-                    store(out, out_row + leaf * LEAF, scaled(h, rstd, load_weight(weight, int64(leaf * LEAF))))
+                    store(out, out_mine + offset, scaled(h, rstd, load_weight(weight, mine + offset)))
 
     return norm_kernel

@@ -71,7 +71,6 @@ def norm_spec(
     resident = -(-rows // workers["rows"]) * workers.get("cluster", 1) <= 2 * target.processors
     whole_runs = target.bulk_prefetch and access == 16 and weight_access == 16
     worth_it = whole_runs and width * ITEMSIZE[storage] >= LEAST_PREFETCH and workers["row_in"] == "registers"
-    row_bytes = width * ITEMSIZE[storage] * (2 if adds_residual else 1)
     return NormSpec(
         adds_residual=adds_residual,
         storage=storage,
@@ -86,9 +85,19 @@ def norm_spec(
         pdl=pdl,
         release_first=pdl and resident,
         prefetch=pdl and resident and worth_it,
-        ahead=max(1, AHEAD_BYTES // row_bytes) if worth_it and not resident else 0,
+        ahead=_rows_ahead(width * ITEMSIZE[storage], adds_residual, workers.get("cluster", 1))
+        if worth_it and not resident
+        else 0,
         **workers,
     )
+
+
+def _rows_ahead(width_bytes: int, adds_residual: bool, cluster: int) -> int:
+    """How many rows on the next one to be called into L2 lies. Clusters: 33 rows took 1162 where 12 took 1179 (8192 x 65536)
+    and 598 where 6 took 609 (2048 x 131072); at 512 x 262144 none was best."""
+    if cluster > 1:
+        return 33 if width_bytes <= 262144 else 0
+    return max(1, AHEAD_BYTES // (width_bytes * (2 if adds_residual else 1)))
 
 
 def _workers(tree: RowTree, rows: int, target: Target) -> dict[str, Any]:
@@ -98,7 +107,9 @@ def _workers(tree: RowTree, rows: int, target: Target) -> dict[str, Any]:
     if tree.segments <= (4 if tree.leaf == 1 else 2):
         return _part_of_a_block(tree, rows)
     few = rows <= 2 * target.processors
-    for cluster in (1, 2, 4, 8) if target.clusters else (1,):
+    # Wide rows: 8192 x 65536 1186 (clusters of 2) and 1194 (of 4), 2048 x 131072 598 (of 8) and 641 (of 4). Clusters that stay
+    # and keep the weight in shared memory were slower: 1190 and 693.
+    for cluster in (1, 2, 8) if target.clusters else (1,):
         for partials in (1, 2, 4) if few else (2, 1, 4):
             warps = -(-tree.segments // (partials * cluster))
             if warps <= MOST_WARPS and partials * tree.chain <= MOST_LEAVES:
@@ -121,7 +132,7 @@ def _part_of_a_block(tree: RowTree, rows: int) -> dict[str, Any]:
     """Short rows: a warp or a part of one for each, no barrier. (At 1024 two warps are faster: rmsnorm 17.6 against 19.0.)"""
     partials = {1: 1, 2: 2}.get(tree.segments, 4)
     lanes = 32 if tree.segments > 1 else min(32, 1 << (tree.leaves - 1).bit_length())
-    count = 128 // lanes
+    count = (256 if tree.leaf == 1 else 128) // lanes  # 8192 x 111: 4.10 with 8 rows a block, 4.38 with 4
     exact = tree.leaves == lanes * partials and rows % count == 0
     return {"row_in": "registers", "warps": 1, "lanes": lanes, "rows": count, "partials": partials, "exact": exact}
 
@@ -148,11 +159,11 @@ def norm_grid(spec: NormSpec, rows: int) -> tuple[int, int, int]:
 
 
 def dynamic_shared_bytes(spec: NormSpec, width: int) -> int:
-    """What a block needs to keep its part of a row in shared memory: whole rounds of leaves, 4 bytes an element."""
+    """What a row kept in shared memory takes, in whole rounds of leaves."""
     if spec.row_in != "shared":
         return 0
     round_ = spec.partials * spec.chain * spec.warps * 32 * spec.leaf
-    return 4 * round_ * -(-width // (round_ * spec.cluster))
+    return 4 * round_ * -(-width // round_)
 
 
 def gated_spec(
