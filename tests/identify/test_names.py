@@ -4,8 +4,12 @@ import pytest
 import torch
 
 from difftest.candidates import resolve
+from difftest.identify import probes
+from difftest.identify.evidence import shown
+from difftest.identify.hypotheses import EPS_CANDIDATES
 from difftest.identify.infer import MARGIN, identify
 from difftest.identify.report import document, last_line
+from reference.arithmetic import evaluate
 from reference.contracts import contract, corners
 from reference.operators import OPERATORS
 from reference.providers import names
@@ -139,8 +143,12 @@ def test_none_comes_with_the_first_contradiction_as_bits_and_what_the_nearest_al
     assert (first.output, first.width, found.nearest.contract.code) == ("output", 3, "W0")
     assert "(0x" in first.found
     assert "(0x" in first.allowed
-    earlier = found.codes[0]
-    assert earlier.contradicting > MARGIN
+    output = call(**probes.telling(op, torch.bfloat16, 3, 0), eps=1e-6)
+    right = evaluate(op, probes.telling(op, torch.bfloat16, 3, 0), contract(op))["output"]
+    assert first.found == shown(output[first.index])
+    assert first.allowed == shown(right[first.index]) != first.found
+    assert torch.equal(output.flatten()[: 3 * first.index[0]], right.flatten()[: 3 * first.index[0]])
+    assert found.codes[0].contradicting > MARGIN
     assert f"output[{first.index[0]}, {first.index[1]}] at width 3 is" in last_line(found)
 
 
@@ -176,6 +184,7 @@ def test_what_raises_or_returns_something_else_is_none(candidate, function, why)
 def test_fp32_says_that_the_corners_coincide(op):
     for code in OPERATORS[op].codes:
         found = identify(OPERATORS[op], resolve("torch").function(op, contract(op, code)), torch.float32, [3, 111])
+        assert len(found.codes) == 1
         assert last_line(found).startswith(f"contract: {OPERATORS[op].codes[0]} (fp32: {', '.join(OPERATORS[op].codes)} coincide")
 
 
@@ -192,6 +201,13 @@ def test_over_a_thousand_elements_contradict_each_wrong_corner_at_width_3(op, dt
     found = identify(OPERATORS[op], function, DTYPES[dtype], [3], seed=2)
     assert [each.against for each in found.codes if each.fits] == [0]
     assert all(each.against > 1000 for each in found.codes if not each.fits), document(found)["codes"]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 111])
+def test_no_eps_that_is_tried_moves_the_rows_that_tell_the_corners_apart(width):
+    rows = probes.telling(OPERATORS["fused_add_rmsnorm"], torch.float16, width, 0)
+    mean_square = (rows["input"].double() + rows["residual"].double()).square().mean(-1)
+    assert max(EPS_CANDIDATES) / mean_square.min() / 2 < 2**-25
 
 
 @pytest.mark.parametrize("op", OPERATORS)
