@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from . import tuning
 from .arrays import ITEMSIZE
 from .compile import Spec
@@ -43,7 +45,7 @@ class NormPlan:
             weight_access=tuning.access_bytes(leaf, weight_size, weight),
             rounds_sum=self.rounds_sum,
             rounds_norm=self.rounds_norm,
-            weight_bias=self.weight_bias,
+            weight_bias=None if target == tuning.REPLAY else self.weight_bias,
             pdl=pdl,
         )
 
@@ -53,7 +55,8 @@ class NormPlan:
 
     def arguments(self, buffers: tuple[Any, ...]) -> tuple[Any, ...]:
         strides = (self.x_stride, self.residual_stride, self.out_stride)
-        return (*buffers, *strides, self.rows, self.width, self.eps_bits)
+        bias_bits = int(np.float32(self.weight_bias).view(np.uint32))
+        return (*buffers, *strides, self.rows, self.width, self.eps_bits, bias_bits)
 
 
 @dataclass(frozen=True, slots=True)

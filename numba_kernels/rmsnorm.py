@@ -27,7 +27,7 @@ class NormSpec:
     weight: str  # of the weight
     rounds_sum: bool  # R1: normalise the stored sum
     rounds_norm: bool  # W1: round before the weight
-    weight_bias: float  # 1.0 for Gemma
+    weight_bias: float | None  # added to the weight: 1.0 for Gemma; None: the launch says (one kernel for both)
     leaf: int
     chain: int
     access: int  # bytes of one access to x, residual and output
@@ -51,7 +51,7 @@ class NormSpec:
 
 
 def make_norm_kernel(spec: NormSpec) -> Callable[..., Any]:
-    """``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits)`` for ``spec``.
+    """``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits, bias_bits)``.
 
     Buffers are addresses (GPU) or 1-D word arrays (CPU); strides, in elements, are between rows. ``residual`` is written with the
     new residual where the spec adds one, and ignored otherwise. ``out`` may be ``x``.
@@ -72,13 +72,13 @@ def _memory(spec: NormSpec):
 
 
 def _make_scaling(spec: NormSpec):
-    """``scaled(h, rstd, weight_words) -> words``: where W0 and W1 part, and Gemma's bias."""
+    """``scaled(h, rstd, weight_words, bias_bits) -> words``: where W0 and W1 part, and Gemma's bias."""
     widen, narrow = (
         nv.make_widen(nv.FORMATS[spec.storage], spec.leaf),
         nv.make_narrow(nv.FORMATS[spec.storage], spec.leaf),
     )
     widen_weight = nv.make_widen(nv.FORMATS[spec.weight], spec.leaf)
-    ROUNDS_NORM, BIASED, BIAS = spec.rounds_norm, spec.weight_bias != 0.0, float32(spec.weight_bias)
+    ROUNDS_NORM, BIAS = spec.rounds_norm, float32(spec.weight_bias or 0.0)
 
     if ROUNDS_NORM:
 
@@ -92,18 +92,25 @@ def _make_scaling(spec: NormSpec):
         def normalised(h, rstd):
             return nv.vector_mul(h, rstd)
 
-    if BIASED:
+    if spec.weight_bias is None:
 
         @cuda.jit(device=True, inline="always")
-        def scaled(h, rstd, words):
-            gain = nv.vector_add(widen_weight(words), BIAS)
+        def scaled(h, rstd, words, bias_bits):
+            gain = nv.vector_add(widen_weight(words), nv.float_from_bits(bias_bits))
             return narrow(nv.vector_mul(normalised(h, rstd), gain))
+
+    elif spec.weight_bias == 0.0:
+
+        @cuda.jit(device=True, inline="always")
+        def scaled(h, rstd, words, bias_bits):
+            return narrow(nv.vector_mul(normalised(h, rstd), widen_weight(words)))
 
     else:
 
         @cuda.jit(device=True, inline="always")
-        def scaled(h, rstd, words):
-            return narrow(nv.vector_mul(normalised(h, rstd), widen_weight(words)))
+        def scaled(h, rstd, words, bias_bits):
+            gain = nv.vector_add(widen_weight(words), BIAS)
+            return narrow(nv.vector_mul(normalised(h, rstd), gain))
 
     return scaled
 
@@ -167,7 +174,7 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
     VALUES, WEIGHT_WORDS = HELD * LEAF, HELD * WORDS
     get, get_words = nv.make_get(LEAF), nv.make_get(WORDS)
 
-    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits):
+    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits, bias_bits):
         # Which row this thread works on, and which lane of which warp it is there.
         thread = int32(cuda.threadIdx.x)
         lane = thread % LANES
@@ -259,7 +266,7 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         for i in range(HELD):
             if EXACT or (here and mine + offset_of(i) < width):
                 gain = get_words(gains, int64(i)) if EARLY else load_weight(weight, mine + offset_of(i))
-                store(out, out_mine + offset_of(i), scaled(get(values, int64(i)), rstd, gain))
+                store(out, out_mine + offset_of(i), scaled(get(values, int64(i)), rstd, gain, bias_bits))
 
     return norm_kernel
 
@@ -274,7 +281,7 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
     VALUES, SEGMENT = HELD * LEAF, 32 * CHAIN * LEAF
     get = nv.make_get(LEAF)
 
-    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits):
+    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits, bias_bits):
         thread = int32(cuda.threadIdx.x)
         lane = thread % 32
         warp = thread // 32
@@ -347,6 +354,6 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
                         store(residual, residual_mine + offset, narrow(h))
                     if ROUNDS_SUM and not SHARED:
                         h = widen(narrow(h))
-                    store(out, out_mine + offset, scaled(h, rstd, load_weight(weight, mine + offset)))
+                    store(out, out_mine + offset, scaled(h, rstd, load_weight(weight, mine + offset), bias_bits))
 
     return norm_kernel

@@ -62,7 +62,7 @@ def norm_spec(
     weight_access: int,
     rounds_sum: bool = False,
     rounds_norm: bool = False,
-    weight_bias: float = 0.0,
+    weight_bias: float | None = 0.0,
     pdl: bool = False,
 ) -> NormSpec:
     """The norm kernel for ``rows`` rows of ``width`` on ``target``."""

@@ -28,7 +28,7 @@ def run(spec, x, residual, weight, check="fast", **options):
     """The kernel of ``spec`` on copies; its outputs' bits."""
     rows, width = x.shape
     x, residual = bits(x.copy()), bits(residual.copy())
-    arguments = (x.ravel(), residual.ravel(), bits(weight), x.ravel(), width, width, width, rows, width, 0x358637BD)
+    arguments = (x.ravel(), residual.ravel(), bits(weight), x.ravel(), width, width, width, rows, width, 0x358637BD, 0)
     grid, shared = tuning.norm_grid(spec, rows), tuning.dynamic_shared_bytes(spec, width)
     kernel = ReplayKernel(kernel_function(spec), check=check)
     kernel.launch(grid=grid, block=spec.threads, args=arguments, dynamic_shared_bytes=shared, **options)
