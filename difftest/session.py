@@ -13,13 +13,13 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 import torch
 
 from difftest.candidates import is_file, resolve
 from difftest.cases import Case
 from difftest.run import Result, Skip, run_case
+from reference.operators import OPERATORS
 
 Found = list[Result | Skip]
 
@@ -98,12 +98,17 @@ def _run_here(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -
 
 
 def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -> None:
-    """Hands out the cases one (operator, dtype) group at a time: a group's cases share their compiled kernels."""
+    """Hands out the cases group by group, a group's cases sharing their compiled kernels: one dtype of an operator, and of its
+    Gemma form, which differs in a number alone."""
     context = multiprocessing.get_context("spawn")  # a process with torch's threads in it may not fork
     tasks, results = context.Queue(), context.Queue()
     numbered = list(enumerate(plan.cases))
-    for _, group in groupby(numbered, key=lambda item: (item[1].op, item[1].dtype)):
-        tasks.put(list(group))
+    groups: dict[tuple[str, str | None, str], list] = {}
+    for item in numbered:
+        operator = OPERATORS[item[1].op]
+        groups.setdefault((operator.family, operator.activation, item[1].dtype), []).append(item)
+    for group in groups.values():
+        tasks.put(group)
     workers = []
     for number in range(plan.workers):
         tasks.put(None)

@@ -24,9 +24,10 @@ def check_eps(eps: Any) -> np.float32:
     """eps as the fp32 value that the kernel adds inside the root."""
     if isinstance(eps, bool) or not isinstance(eps, numbers.Real):
         raise TypeError(f"eps: {eps!r} of type {type(eps).__name__}; a real number is needed")
-    if not math.isfinite(eps) or eps < 0 or eps > np.finfo(np.float32).max:
+    value = float(eps)
+    if not math.isfinite(value) or value < 0 or value > float(np.finfo(np.float32).max):
         raise ValueError(f"eps: {eps!r}; a finite fp32 number of at least 0 is needed")
-    return np.float32(eps)
+    return np.float32(value)
 
 
 def check_pdl(enable_pdl: Any) -> bool | None:

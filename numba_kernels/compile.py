@@ -42,7 +42,7 @@ def compile_to_ptx(spec: Spec, cc: tuple[int, int]) -> str:
     from numba import cuda
 
     signature = NORM_SIGNATURE if isinstance(spec, NormSpec) else GATED_SIGNATURE
-    ptx, _ = cuda.compile_ptx(kernel_function(spec), signature, cc=cc, launch_bounds=spec.threads)
+    ptx, _ = cuda.compile_ptx(kernel_function(spec), signature, cc=cc, launch_bounds=spec.threads)  # type: ignore[call-arg]
     return ptx
 
 

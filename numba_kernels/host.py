@@ -32,7 +32,7 @@ def _kernel(spec: Spec) -> ReplayKernel:
 
 def replay(plan: Plan, rows: tuple[Rows, ...]) -> None:
     """Run ``plan`` on the CPU replay, in the caller's own memory."""
-    spec = plan.spec(tuning.REPLAY, tuple(r.array.address for r in rows), False)
+    spec = plan.spec(tuning.REPLAY, (0,) * len(rows), False)  # the widest access: a CPU takes any address
     grid, shared = plan.shape(spec)
     arguments = plan.arguments(tuple(_words(r) for r in rows))
     _kernel(spec).launch(grid=grid, block=spec.threads, args=arguments, dynamic_shared_bytes=shared)

@@ -194,7 +194,7 @@ def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
 
 def _load_one(builder, address, offset: int, kind, align: int):
     value = builder.load(_pointer(builder, builder.add(address, I64(offset)), kind))
-    value.align = align
+    value.align = align if _on_gpu(builder) else 1
     return value
 
 
@@ -214,7 +214,7 @@ def _load_vectors(builder, address, words: int, access: int) -> list:
     for k in range(0, words, lanes):
         at = builder.add(address, I64(4 * k))
         got = builder.load(_pointer(builder, at, ir.VectorType(I32, lanes)))
-        got.align = access if _on_gpu(builder) else 4
+        got.align = access if _on_gpu(builder) else 1  # a CPU takes any address
         values += [builder.extract_element(got, I32(i)) for i in range(lanes)]
     return values
 
@@ -249,7 +249,7 @@ def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
 
 def _store_one(builder, address, offset: int, value, align: int) -> None:
     stored = builder.store(value, _pointer(builder, builder.add(address, I64(offset)), value.type))
-    stored.align = align
+    stored.align = align if _on_gpu(builder) else 1
 
 
 def _store_vectors(builder, address, values: list, access: int) -> None:
@@ -259,7 +259,7 @@ def _store_vectors(builder, address, values: list, access: int) -> None:
         for i, word in enumerate(values[k : k + lanes]):
             vector = builder.insert_element(vector, word, I32(i))
         stored = builder.store(vector, _pointer(builder, builder.add(address, I64(4 * k)), vector.type))
-        stored.align = access if _on_gpu(builder) else 4
+        stored.align = access if _on_gpu(builder) else 1
 
 
 def make_widen(fmt: Format, count: int) -> Callable[..., Any]:

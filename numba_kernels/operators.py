@@ -127,6 +127,7 @@ _KNOWN_LIMIT = 8192  # kinds of calls kept, about a kilobyte each: serving code 
 
 
 def _add_norm(input, residual, weight, eps, contract, enable_pdl, weight_bias: float) -> None:
+    key: Hashable = None
     try:
         key = (
             input.shape,
@@ -148,7 +149,7 @@ def _add_norm(input, residual, weight, eps, contract, enable_pdl, weight_bias: f
         )
         known = _KNOWN.get(key)
     except (AttributeError, TypeError):  # not torch tensors
-        key = known = None
+        key, known = None, None
     if known is not None:
         prepared, current_stream, device, x_bytes, r_bytes, w_bytes = known
         x, r, w = input.data_ptr(), residual.data_ptr(), weight.data_ptr()
@@ -189,6 +190,7 @@ def _add_norm(input, residual, weight, eps, contract, enable_pdl, weight_bias: f
 
 
 def _norm(input, weight, eps, out, contract, enable_pdl, weight_bias: float):
+    key: Hashable = None
     try:
         given = out
         if out is None and input.get_device() >= 0:
@@ -214,7 +216,7 @@ def _norm(input, weight, eps, out, contract, enable_pdl, weight_bias: float):
         known = _KNOWN.get(key)
         out = given
     except (AttributeError, TypeError):
-        key = known = None
+        key, known = None, None
     if known is not None:
         prepared, current_stream, device, x_bytes, w_bytes, y_bytes = known
         x, w, y = input.data_ptr(), weight.data_ptr(), out.data_ptr()
@@ -255,6 +257,7 @@ def _norm(input, weight, eps, out, contract, enable_pdl, weight_bias: float):
 
 
 def _gated(input, out, contract, enable_pdl, activation: str):
+    key: Hashable = None
     try:
         given = out
         if out is None and input.get_device() >= 0:
@@ -276,7 +279,7 @@ def _gated(input, out, contract, enable_pdl, activation: str):
         known = _KNOWN.get(key)
         out = given
     except (AttributeError, TypeError, IndexError):
-        key = known = None
+        key, known = None, None
     if known is not None:
         prepared, current_stream, device, x_bytes, y_bytes = known
         x, y = input.data_ptr(), out.data_ptr()

@@ -33,7 +33,8 @@ class NormPlan:
         size, weight_size = ITEMSIZE[self.storage], ITEMSIZE[self.weight]
         x, residual, weight, out = addresses
         leaf = tuning.row_tree(self.width, size).leaf
-        strides = [s * size for s in (self.x_stride, self.residual_stride, self.out_stride)] if self.rows > 1 else []
+        apart = self.rows > 1 and target != tuning.REPLAY
+        strides = [s * size for s in (self.x_stride, self.residual_stride, self.out_stride)] if apart else []
         return tuning.norm_spec(
             self.width,
             self.rows,
@@ -74,7 +75,7 @@ class GatedPlan:
     def spec(self, target: tuning.Target, addresses: tuple[int, ...], pdl: bool) -> Spec:
         size = ITEMSIZE[self.storage]
         leaf = tuning.row_tree(self.width, size).leaf
-        strides = [s * size for s in (self.x_stride, self.out_stride)] if self.rows > 1 else []
+        strides = [s * size for s in (self.x_stride, self.out_stride)] if self.rows > 1 and target != tuning.REPLAY else []
         return tuning.gated_spec(
             self.width,
             self.rows,

@@ -50,7 +50,8 @@ WORKERS = [
     {"warps": 4, "partials": 4},
     {"warps": 5, "partials": 4},
     {"warps": 4, "partials": 4, "exact": True, "early_weight": False},
-    {"row_in": "shared", "warps": 3, "partials": 1},
+    {"access": 2, "weight_access": 8},
+    {"row_in": "shared", "warps": 3, "partials": 2},
     {"row_in": "memory", "warps": 5, "partials": 1},
 ]
 
