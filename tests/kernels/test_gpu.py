@@ -104,7 +104,7 @@ def test_the_gated_forms_agree_with_the_plain_arithmetic(op, width, dtype, code)
         exact = evaluate_f64(op, {"input": tensors[0]}, contract(op, code))["output"]
         distance = apart(outputs(op, tensors, contract=code)[0], exact.to(TORCH[dtype]))
         # S1 rounds twice: one step of act(gate) may be two of the product.
-        assert distance.max() <= {"fp32": 5}.get(dtype, 2 if code == "S1" else 1)
+        assert distance.max() <= {"fp32": 8}.get(dtype, 2 if code == "S1" else 1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
