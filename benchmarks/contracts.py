@@ -1,6 +1,6 @@
 """What a rounding contract costs: the GPU time of each, beside the default's, in turns.
 
-    python benchmarks/contracts.py benchmarks/results/contracts-h200.json
+python benchmarks/contracts.py benchmarks/results/contracts-h200.json
 """
 
 from __future__ import annotations

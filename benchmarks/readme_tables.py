@@ -18,8 +18,7 @@ from typing import Any
 
 import click
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from difftest.bench import results, tables
 from difftest.bench.run import SCHEMA
@@ -27,6 +26,7 @@ from numba_kernels import tuning
 from reference.claims import CLAIMS, Claim, libraries
 from reference.operators import OPERATORS, Operator
 
+ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/kernels.md")
 RESULTS = ROOT / "benchmarks" / "results"
 NOT_YET = "No result file is in `benchmarks/results/` yet.\n"
