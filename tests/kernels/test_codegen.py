@@ -55,7 +55,7 @@ def check(spec, cc, *, wide):
     assert waste == 0
     assert registers * spec.threads <= REGISTERS_OF_A_PROCESSOR
     for access in ("ld", "st"):
-        assert bool(re.search(rf"{access}\.global\.v4\.[bu]32", ptx)) == wide
+        assert bool(re.search(rf"{access}\.global\.v4\.[bfu]32", ptx)) == wide
     return ptx
 
 
@@ -94,7 +94,7 @@ def test_an_odd_width_takes_scalar_accesses(width):
 
 
 def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice():
-    for width, place in ((32768, "registers"), (40000, "shared"), (131072, "memory")):
+    for width, place in ((32768, "registers"), (33000, "shared"), (131072, "memory")):
         spec = norm(width, 16, "bf16", TARGETS[8, 0])
         assert spec.row_in == place
         check(spec, (8, 0), wide=True)
