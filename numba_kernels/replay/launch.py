@@ -67,13 +67,15 @@ class _Compiled:
             borrowed=", ".join(f"borrow({n})" for n in names),
             **{w.name: int(w) for w in Env},
         )
+        entry_name = "make_thread" if self.program.sites else "run_plain"
+        text = text.replace(f"def {entry_name}(", f"def {entry_name}_{self.program.tag}(")
         namespace: dict[str, Any] = {"kernel": self.kernel, "__name__": __name__}
         for name in ("peek", "poke", "borrow", "thread_image", "fill_bytes"):
             namespace[name] = getattr(machine, name)
         # Lines are numbered by process, so only the form that doesn't record them is kept on disk.
         file = disk.entry_file(text, {**namespace, "kernel": self._content()}) if mode == "fast" else None
         exec(compile(text, str(file or f"<replay of {self.program.name}>"), "exec"), namespace)
-        entry = namespace["make_thread" if self.program.sites else "run_plain"]
+        entry = namespace[f"{entry_name}_{self.program.tag}"]
         self.entry = njit(nogil=True, no_cfunc_wrapper=True, cache=file is not None)(entry)
         self.parameters = count
 

@@ -17,6 +17,7 @@ import itertools
 import os
 import textwrap
 import types as python_types
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from numba.core.extending import _Intrinsic
 from numba.cuda.stubs import Stub
 from numba.np.numpy_support import as_dtype
 
-from . import machine, shadow
+from . import disk, machine, shadow
 from .errors import UnsupportedKernel
 from .locations import Location, number_of
 from .machine import Env, njit
@@ -108,6 +109,7 @@ class Program:
     line: int
     full: bool
     tracked: bool  # the line that runs is recorded
+    tag: str = ""
     sites: list[Site] = field(default_factory=list)
     static_bytes: int = 0
     local_bytes: int = 0
@@ -146,6 +148,16 @@ def is_device_function(value: Any) -> bool:
     if isinstance(value, python_types.FunctionType):
         return not value.__module__.startswith(("numba.", "numpy."))
     return hasattr(value, "py_func") and type(value).__module__.startswith(("numba.cuda", "numba_cuda"))
+
+
+def tag_of(function: Any) -> str:
+    """A name's end that no other function has. Compiled code is kept on disk under its symbols' names, and where two processes
+    give one name to two functions (the activations of a family, say), a process that loads the one runs the other.
+    """
+    try:
+        return disk.digest(function)
+    except disk.NotDigestible:
+        return uuid.uuid4().hex
 
 
 def is_unchanged(code: python_types.CodeType) -> bool:
@@ -892,7 +904,7 @@ class Rewriter:
         program = self.program
         if scope.function not in program.compiled:
             inner = Rewriter(program, scope, "", kernel=False, stack=self.stack)
-            made = inner.whole(f"{scope.name}_{next(program.counter)}")
+            made = inner.whole(f"{scope.name}_{program.tag}_{next(program.counter)}")
             program.compiled[scope.function] = made
             program.namespace[made] = njit(**JIT_OPTIONS)(program.namespace[made])
         return program.compiled[scope.function]
@@ -956,6 +968,7 @@ def rewrite(function: Any, *, full: bool = False, tracked: bool = False) -> Prog
     scope = Scope(program, plain)
     program.name, program.file = scope.name, scope.file
     rewriter = Rewriter(program, scope, "", kernel=True, stack=())
-    made = rewriter.whole(scope.name)
+    program.tag = tag_of(plain)
+    made = rewriter.whole(f"{scope.name}_{program.tag}")
     program.function = program.namespace[made]
     return program
