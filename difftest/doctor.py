@@ -18,7 +18,7 @@ from difftest.environment import PACKAGES, version_of
 from reference import providers
 from reference.operators import OPERATORS
 
-OPTIONAL = ("jinja2", "matplotlib", "cuda-core", "cuda-bindings", "cuda-bench")
+OPTIONAL = ("jinja2", "matplotlib", "cuda-core", "cuda-bindings")
 
 
 def doctor() -> int:

@@ -74,6 +74,47 @@ def test_a_second_process_compiles_nothing_and_a_changed_kernel_is_compiled_agai
     assert run(changed_constant, "((np.arange(64) ^ 1) + 1.0) * 3") == "0 1"
 
 
+CHAINS = """
+import sys
+import numpy as np
+from numba import cuda
+from numba_kernels.replay import ReplayKernel
+
+def make(factor):
+    @cuda.jit(device=True)
+    def chain(v):
+{steps}
+        return v
+
+    def kernel(x):
+        t = cuda.grid(1)
+        x[t] = chain({loaded})
+    return kernel, chain.py_func(1)
+
+for factor in map(int, sys.argv[1:]):
+    x = np.ones(32, np.int64)
+    function, expected = make(factor)
+    kernel = ReplayKernel(function)
+    kernel.launch(1, 32, (x,))
+    assert (x == expected).all(), (x[0], expected)
+    print(sum(kernel._get().entry.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.parametrize("loaded", ["x[t]", "cuda.shfl_xor_sync(0xFFFFFFFF, x[t], 1)"])
+def test_what_two_processes_compiled_a_third_can_load_together(tmp_path, loaded):
+    """Of a function that is too long to be inlined, the linker keeps the first of a name."""
+    steps = "\n".join(f"        v = (v * factor + {k}) % {1009 + k}" for k in range(100))
+    file = tmp_path / "program.py"
+    file.write_text(CHAINS.format(loaded=loaded, steps=steps))
+    environment = {**os.environ, disk.VARIABLE: str(tmp_path / "kept"), "PYTHONPATH": os.getcwd()}
+    for factors, hits in (("2", "0"), ("3", "0"), ("2 3", "1 1")):
+        command = [sys.executable, str(file), *factors.split()]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == hits.split()
+
+
 def test_a_digest_tells_values_apart_and_not_objects():
     def make(value):
         return lambda: value
