@@ -33,7 +33,6 @@ __all__ = [
     "silu_and_mul",
 ]
 
-if (
-    _sys.modules.get("torch") is not None
-):  # registers torch.ops.numba_kernels; with torch imported later, import numba_kernels.torch_ops
+# Registers torch.ops.numba_kernels. With torch imported later, import numba_kernels.torch_ops.
+if _sys.modules.get("torch") is not None:
     from . import torch_ops as _torch_ops  # noqa: F401

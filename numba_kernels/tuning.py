@@ -1,7 +1,8 @@
 """Which kernel a call gets. The summation tree depends on the width alone; threads, blocks and where the row waits are free.
 
-The choices were measured on an H200 (benchmarks/results/tuning-*.json, made by benchmarks/tune.py); the figures beside them are
-microseconds of bf16 ``fused_add_rmsnorm``.
+The choices were measured on an H200: benchmarks/results/tuning-h200.json (made by benchmarks/tune.py) and, for what was tried on
+the way, tuning-sweeps-h200.json, of earlier forms of the kernels. The figures beside them are microseconds of bf16
+``fused_add_rmsnorm`` unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ REPLAY = Target("replay", shared_bytes=227 * 1024, processors=1)
 # Held in registers, a thread's share of the row costs 8 registers a leaf: 4 leaves with 1024 threads fit the 64 there are.
 MOST_LEAVES = 4
 MOST_WARPS = 32
-MOST_BLOCKS_OF_CLUSTER = 8  # what every GPU with clusters can schedule
 
 # Rows of fewer bytes are not worth one prefetch instruction each: at 65536 x 128 it cost 41 µs in place of 17.5.
 LEAST_PREFETCH = 2048
