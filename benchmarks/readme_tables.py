@@ -4,7 +4,8 @@
     python benchmarks/readme_tables.py --check     exit status 1 where a page holds something else
 
 A place is what stands between `<!-- NAME:start -->` and `<!-- NAME:end -->`. What was measured comes from the result files in
-benchmarks/results/: those of `python cli.py bench --json`, put together by date, and the latest of benchmarks/contracts.py.
+benchmarks/results/: those of `python cli.py bench --json`, put together by date, and the latest of benchmarks/contracts.py and
+benchmarks/first_call.py.
 """
 
 from __future__ import annotations
@@ -60,6 +61,18 @@ def contract_costs() -> str:
     return machine + _table(("operator", "dtype", "rows x width", "default, microseconds", "others, times that"), rows)
 
 
+def first_calls() -> str:
+    """Seconds of the first call in a process, from the result file of benchmarks/first_call.py."""
+    found = [document for document in _results() if "first_calls" in document]
+    if not found:
+        return NOT_YET
+    rows = [
+        (each["op"], *(f"{each[state]['first_call']:.2f}" for state in ("compiled", "cached")))
+        for each in found[-1]["first_calls"]
+    ]
+    return _table(("first call in a process, seconds", "kernel compiled", "machine code from the disk cache"), rows)
+
+
 def claims() -> str:
     """The contract of every library for every operator, one column for each group of operators that always agree."""
     groups = _groups_that_agree()
@@ -98,6 +111,7 @@ def forms() -> str:
 PLACES: dict[str, Callable[[], str]] = {
     "bench": bench_tables,
     "contract-cost": contract_costs,
+    "first-call": first_calls,
     "claims": claims,
     "forms": forms,
 }

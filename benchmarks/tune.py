@@ -37,7 +37,7 @@ EPS_BITS = 0x358637BD  # fp32 1e-6
 SHAPES = {
     "fused_add_rmsnorm": "1x4096,16x4096,128x4096,256x4096,512x4096,1024x4096,4096x4096,16384x4096,4096x7168,2048x8192,"
     "1024x16384,16384x1024,65536x128,8192x111,8192x65536,2048x131072,512x262144",
-    "rmsnorm": "1x4096,128x4096,4096x4096,16384x1024,65536x128",
+    "rmsnorm": "1x4096,16x4096,128x4096,4096x4096,16384x4096,4096x7168,2048x8192,1024x16384,16384x1024,65536x128,8192x111",
     "silu_and_mul": "1x14336,16x14336,128x14336,4096x14336,8192x4096",
 }
 
@@ -49,35 +49,52 @@ def variants(spec: Spec) -> Iterator[tuple[str, Spec]]:
 
 
 def _norm_variants(spec: NormSpec) -> Iterator[tuple[str, NormSpec]]:
-    change = partial(dataclasses.replace, spec)
-    quiet = {"ahead": 0, "prefetch": False, "release_first": False}
-    yield "no dependent launch", change(pdl=False, **{**quiet, "ahead": spec.ahead})
-    yield "released once loaded", change(**quiet)
-    yield "released first", change(**{**quiet, "release_first": True})
-    if spec.access == 16 and spec.row_in == "registers":
-        yield "released first, prefetched", change(ahead=0, prefetch=True, release_first=True)
-        for ahead in (4, 8, 16, 33, 66, 96, 132, 192, 264, 396, 528):
-            yield f"ahead {ahead}", change(**{**quiet, "ahead": ahead})
-    if spec.row_in != "registers" or spec.rows > 1:
-        for rows in (2, 4, 8, 16):
-            if spec.rows > 1 and 32 <= rows * spec.lanes <= 512:
-                yield f"{rows} rows a block", change(rows=rows, exact=False)
-        return
+    """Every way to share the row, with every time of release and every distance to look ahead."""
+    change = partial(dataclasses.replace, spec, prefetch=False)
+    if spec.release == "start" and spec.access == 16 and spec.row_in == "registers":
+        yield "start, prefetched", dataclasses.replace(spec, prefetch=True)
+    for name, workers in _workers(spec):
+        yield f"{name}, start", change(**workers, release="start", ahead=0)
+        for release in ("loaded", "end"):
+            for ahead in _aheads(spec):
+                yield f"{name}, {release}, ahead {ahead}", change(**workers, release=release, ahead=ahead)
+    yield "no dependent launch", change(pdl=False, release="end")
+    if spec.warps > 1:
+        for place in ("shared", "memory"):
+            other = {"row_in": place, "warps": 16, "partials": 1, "cluster": 1, "stays": False, "exact": False}
+            yield f"row in {place}", change(**other, ahead=0, release="loaded")
+
+
+def _workers(spec: NormSpec) -> Iterator[tuple[str, dict]]:
+    """Who may share a row that waits in registers."""
     segments = spec.warps * spec.partials * spec.cluster
+    if spec.warps == 1:
+        for rows in (1, 2, 4, 8, 16, 32):
+            if 32 <= rows * spec.lanes <= 512:
+                yield f"{rows} rows", {"rows": rows, "exact": False}
+        return
     for cluster in (1, 2, 4, 8):
         for partials in (1, 2, 4):
             warps = -(-segments // (partials * cluster))
-            other = {"warps": warps, "partials": partials, "cluster": cluster}
-            if warps > 32 or warps < 2 or partials * spec.chain > 4 or other == {k: getattr(spec, k) for k in other}:
+            held = partials * spec.chain
+            if not (2 <= warps <= 32 and held <= 4 and (cluster == 1 or segments >= 256)):
                 continue
             exact = spec.exact and warps * partials * cluster == segments
-            for early in (False, True):
-                yield (
-                    f"{warps} warps x {partials}, cluster {cluster}, early {early}",
-                    change(**other, exact=exact, early_weight=early),
-                )
-    yield "row in shared memory", change(row_in="shared", warps=16, partials=1, cluster=1, exact=False, ahead=0, prefetch=False)
-    yield "row read twice", change(row_in="memory", warps=16, partials=1, cluster=1, exact=False, ahead=0, prefetch=False)
+            for early in dict.fromkeys((0, held // 2, held)):
+                for stays in (False, True) if cluster > 1 else (False,):
+                    workers = {"warps": warps, "partials": partials, "cluster": cluster, "early": early, "stays": stays}
+                    yield f"{warps} warps x {held}, cluster {cluster}, early {early}, stays {stays}", {**workers, "exact": exact}
+    if segments <= 4:
+        for rows in (2, 4, 8):
+            yield f"{rows} rows", {"warps": 1, "partials": 4, "rows": rows, "early": 4, "exact": False}
+
+
+def _aheads(spec: NormSpec) -> tuple[int, ...]:
+    """Rows to look ahead: none, or what makes so many bytes."""
+    if spec.access != 16 or spec.warps == 1:
+        return (0,)
+    bytes_of_row = spec.warps * spec.partials * spec.cluster * spec.chain * 512 * (2 if spec.adds_residual else 1)
+    return tuple(dict.fromkeys((0, *(max(1, int(mib * 2**20) // bytes_of_row) for mib in (0.75, 3)))))
 
 
 def _gated_variants(spec: GatedSpec) -> Iterator[tuple[str, GatedSpec]]:
@@ -116,12 +133,15 @@ def compile_all(specs: list[Spec], cc: tuple[int, int]) -> None:
 
 def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> list[dict]:
     """Times the variants of one point."""
+    timer.wake()  # the first variant would pay for the clocks
     call, specs = planned(point), candidates(point)
     sets = BufferSets(point, plan.calls(point, plan.pool_bytes(timer.free_bytes(), 2)), device)
     rows, first = [], None
     for name, variant in specs:
         grid, shared = call.shape(variant)
         cluster = variant.cluster if isinstance(variant, NormSpec) else 1
+        if isinstance(variant, NormSpec) and variant.stays:
+            grid = launch.resident_grid(0, launch.load(0, variant), variant, grid)
         config = trampoline.launch_config(grid, variant.threads, shared, pdl=variant.pdl, cluster=cluster)
         record = trampoline.make_record(config, launch.load(0, variant), call.arguments(()))
         outputs = [torch.empty(point.rows, point.width, dtype=point.storage, device=device) for _ in range(sets.count)]

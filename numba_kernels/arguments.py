@@ -10,6 +10,7 @@ import numpy as np
 
 from .arrays import CPU, Array, Rows, as_rows, overlap, same_memory
 
+WIDEST = 2**30  # elements of a row: places in a row, and a little past its end, are 32-bit numbers
 CODES = {"add_norm": ("R0W0", "R1W0", "R0W1", "R1W1"), "norm": ("W0", "W1"), "gated": ("S0", "S1")}
 
 
@@ -69,8 +70,8 @@ def check_weight(weight: Array, like: Array) -> None:
 def check_row_width(array: Array) -> None:
     if array.width == 0:
         raise ValueError(f"{array.name}: shape {array.shape} has rows of 0 elements; at least 1 is needed")
-    if array.width > 2**31 - 1:
-        raise ValueError(f"{array.name}: rows of {array.width} elements; at most {2**31 - 1} are supported")
+    if array.width > WIDEST:
+        raise ValueError(f"{array.name}: rows of {array.width} elements; at most {WIDEST} are supported")
 
 
 def writable_rows(array: Array) -> Rows:

@@ -39,7 +39,7 @@ class GatedSpec:
     rounds_activation: bool  # S1: round act(gate) before the multiply
     leaf: int  # elements a thread handles together
     access: int
-    lanes: int  # threads side by side on one row
+    lanes: int  # threads side by side on one row, a power of two
     rows: int  # of one block
     vectors: int  # leaves of one thread, ``lanes`` apart
     exact: bool  # the column blocks cover the row without remainder, and the row blocks the rows
@@ -137,14 +137,14 @@ def make_gated_kernel(spec: GatedSpec) -> Callable[..., Any]:
     widen, narrow = nv.make_widen(storage, spec.leaf), nv.make_narrow(storage, spec.leaf)
     activation = _make_activation(spec.activation, spec.storage)
     LEAF, LANES, ROWS, VECTORS, EXACT, PDL = spec.leaf, spec.lanes, spec.rows, spec.vectors, spec.exact, spec.pdl
-    ROUNDS, HELD = spec.rounds_activation, spec.vectors * spec.leaf
+    ROUNDS, HELD, LANE_BITS = spec.rounds_activation, spec.vectors * spec.leaf, spec.lanes.bit_length() - 1
     get = nv.make_get(LEAF)
 
     def gated_kernel(x, out, x_stride, out_stride, rows, width):
         thread = int32(cuda.threadIdx.x)
-        first = int32(cuda.blockIdx.x) * (VECTORS * LANES) + thread % LANES
-        row = int64(cuda.blockIdx.y) * ROWS + thread // LANES
-        leaves = int32(width // LEAF)
+        mine = int32((int32(cuda.blockIdx.x) * (VECTORS * LANES) + (thread & (LANES - 1))) * LEAF)
+        room = int32(width - mine)  # elements of the row from the first of this thread's leaves on
+        row = int64(cuda.blockIdx.y) * ROWS + (thread >> LANE_BITS)
         gates = cuda.local.array(HELD, float32)
         ups = cuda.local.array(HELD, float32)
         if PDL:
@@ -152,21 +152,21 @@ def make_gated_kernel(spec: GatedSpec) -> Callable[..., Any]:
             nv.wait_for_predecessor()
 
         while row < rows:
-            x_row, out_row = row * x_stride, row * out_stride
+            gate_mine, out_mine = row * x_stride + mine, row * out_stride + mine
             for v in range(VECTORS):
-                leaf = first + v * LANES
-                if EXACT or leaf < leaves:
-                    nv.put(gates, int64(v), widen(load(x, x_row + leaf * LEAF)))
-                    nv.put(ups, int64(v), widen(load(x, x_row + width + leaf * LEAF)))
+                # A leaf past the row's end loads the row's first, for nothing: no branch parts the loads.
+                jump = int32(v * LANES * LEAF) if EXACT or v * LANES * LEAF < room else int32(-mine)
+                nv.put(gates, int64(v), widen(load(x, gate_mine, jump)))
+                nv.put(ups, int64(v), widen(load(x, gate_mine + width, jump)))
             for v in range(VECTORS):
-                leaf = first + v * LANES
-                if EXACT or leaf < leaves:
+                offset = int32(v * LANES * LEAF)
+                if EXACT or offset < room:
                     for j in range(v * LEAF, v * LEAF + LEAF):
                         gates[j] = activation(gates[j])
                     active = get(gates, int64(v))
                     if ROUNDS:
                         active = widen(narrow(active))
-                    store(out, out_row + leaf * LEAF, narrow(nv.vector_mul(active, get(ups, int64(v)))))
+                    store(out, out_mine, offset, narrow(nv.vector_mul(active, get(ups, int64(v)))))
             row += int64(cuda.gridDim.y) * ROWS
 
     return gated_kernel

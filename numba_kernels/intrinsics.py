@@ -3,7 +3,8 @@
 One object serves both targets: made with ``numba.extending.intrinsic`` it works under ``@njit`` (the CPU replay) and in CUDA
 kernels; the module's triple tells which code to emit. A port to another compiler rewrites this module and nothing else.
 
-A *buffer* is a 1-D array on the CPU (its bounds are checked) and a bare 64-bit address on the GPU. Positions count elements.
+A *buffer* is a 1-D array on the CPU (its bounds are checked) and a bare 64-bit address on the GPU. Positions count elements; a
+load or store takes one in two parts, ``start + jump``: 64 bits that its neighbours share, and 32 bits of its own.
 A *vector* is a homogeneous tuple: ``n`` fp32 values, or the raw 32-bit words that hold them in storage.
 """
 
@@ -16,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-I1, I16, I32, I64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32 = ir.HalfType(), ir.FloatType()
 
 
@@ -40,21 +41,30 @@ def _tuple(context, builder, kind, values):
 # --- addresses -----------------------------------------------------------------------------------------------------------
 
 
-def _address(context, builder, buffer_type, buffer, position, itemsize: int, count: int):
-    """The address of ``buffer[position]`` as an i64; on the CPU ``count`` elements from there are checked to lie inside."""
-    if not isinstance(buffer_type, types.Array):
-        return builder.add(buffer, builder.mul(position, I64(itemsize)))
-    array = context.make_array(buffer_type)(context, builder, buffer)
-    end = builder.add(position, I64(count))
-    outside = builder.or_(builder.icmp_signed("<", position, I64(0)), builder.icmp_signed(">", end, array.nitems))
-    with builder.if_then(outside, likely=False):
-        context.call_conv.return_user_exc(builder, IndexError, ("access outside the buffer",))
-    return builder.add(builder.ptrtoint(array.data, I64), builder.mul(position, I64(itemsize)))
+def _place(context, builder, buffer_type, buffer, start, jump, itemsize: int, count: int):
+    """A byte pointer to ``buffer[start + jump]``; on the CPU ``count`` elements from there are checked to lie inside.
+
+    A pointer, not a sum of integers: the compiler would add the two positions before it scales them, for each jump anew.
+    """
+    if isinstance(buffer_type, types.Array):
+        array = context.make_array(buffer_type)(context, builder, buffer)
+        position = builder.add(start, builder.sext(jump, I64))
+        end = builder.add(position, I64(count))
+        outside = builder.or_(builder.icmp_signed("<", position, I64(0)), builder.icmp_signed(">", end, array.nitems))
+        with builder.if_then(outside, likely=False):
+            context.call_conv.return_user_exc(builder, IndexError, ("access outside the buffer",))
+        buffer = builder.ptrtoint(array.data, I64)
+    first = builder.inttoptr(builder.add(buffer, builder.mul(start, I64(itemsize))), _pointer_type(builder, I8))
+    return builder.gep(first, [builder.mul(builder.sext(jump, I64), I64(itemsize))])
 
 
-def _pointer(builder, address, kind: ir.Type):
-    space = 1 if _on_gpu(builder) else 0
-    return builder.inttoptr(address, ir.PointerType(kind, addrspace=space))
+def _pointer_type(builder, kind: ir.Type):
+    return ir.PointerType(kind, addrspace=1 if _on_gpu(builder) else 0)
+
+
+def _pointer(builder, place, offset: int, kind: ir.Type):
+    """A pointer to a ``kind`` that lies ``offset`` bytes past ``place``."""
+    return builder.bitcast(builder.gep(place, [I64(offset)]) if offset else place, _pointer_type(builder, kind))
 
 
 def _is_buffer(kind) -> bool:
@@ -165,19 +175,19 @@ def _words_type(fmt: Format, count: int):
 
 
 def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
-    """``load(buffer, position) -> words``: ``count`` elements by accesses of ``access`` bytes (2, 4, 8 or 16).
+    """``load(buffer, start, jump) -> words``: ``count`` elements by accesses of ``access`` bytes (2, 4, 8 or 16).
 
     Plain ``ld.global``: on an H200 the hints .cs, L1::no_allocate and L1::evict_first never won by more than the noise.
     """
     bits, words = _word_bits(fmt, count), words_in(fmt, count)
 
     @intrinsic
-    def load(typingctx, buffer, position):
+    def load(typingctx, buffer, start, jump):
         if not _is_buffer(buffer):
             return None
 
         def codegen(context, builder, sig, args):
-            at = _address(context, builder, sig.args[0], args[0], args[1], fmt.itemsize, count)
+            at = _place(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
             if access * 8 < bits:
                 values = _load_halves(builder, at, words)
             elif access * 8 == bits:
@@ -187,50 +197,49 @@ def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
                 values = _load_vectors(builder, at, words, access)
             return _tuple(context, builder, sig.return_type, values)
 
-        return _words_type(fmt, count)(buffer, types.int64), codegen
+        return _words_type(fmt, count)(buffer, types.int64, types.int32), codegen
 
     return load
 
 
-def _load_one(builder, address, offset: int, kind, align: int):
-    value = builder.load(_pointer(builder, builder.add(address, I64(offset)), kind))
+def _load_one(builder, place, offset: int, kind, align: int):
+    value = builder.load(_pointer(builder, place, offset, kind))
     value.align = align if _on_gpu(builder) else 1
     return value
 
 
-def _load_halves(builder, address, words: int) -> list:
+def _load_halves(builder, place, words: int) -> list:
     """32-bit words of storage that is only 2-byte aligned."""
     values = []
     for k in range(words):
-        low = builder.zext(_load_one(builder, address, 4 * k, I16, 2), I32)
-        high = builder.zext(_load_one(builder, address, 4 * k + 2, I16, 2), I32)
+        low = builder.zext(_load_one(builder, place, 4 * k, I16, 2), I32)
+        high = builder.zext(_load_one(builder, place, 4 * k + 2, I16, 2), I32)
         values.append(builder.or_(low, builder.shl(high, I32(16))))
     return values
 
 
-def _load_vectors(builder, address, words: int, access: int) -> list:
+def _load_vectors(builder, place, words: int, access: int) -> list:
     lanes = access // 4
     values = []
     for k in range(0, words, lanes):
-        at = builder.add(address, I64(4 * k))
-        got = builder.load(_pointer(builder, at, ir.VectorType(I32, lanes)))
+        got = builder.load(_pointer(builder, place, 4 * k, ir.VectorType(I32, lanes)))
         got.align = access if _on_gpu(builder) else 1  # a CPU takes any address
         values += [builder.extract_element(got, I32(i)) for i in range(lanes)]
     return values
 
 
 def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
-    """``store(buffer, position, words)``: the counterpart of :func:`make_load`."""
+    """``store(buffer, start, jump, words)``: the counterpart of :func:`make_load`."""
     bits, words = _word_bits(fmt, count), words_in(fmt, count)
 
     @intrinsic
-    def store(typingctx, buffer, position, vector):
+    def store(typingctx, buffer, start, jump, vector):
         if not _is_buffer(buffer):
             return None
 
         def codegen(context, builder, sig, args):
-            at = _address(context, builder, sig.args[0], args[0], args[1], fmt.itemsize, count)
-            values = _elements(builder, args[2], words)
+            at = _place(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
+            values = _elements(builder, args[3], words)
             if access * 8 < bits:
                 for k, word in enumerate(values):
                     _store_one(builder, at, 4 * k, builder.trunc(word, I16), 2)
@@ -242,23 +251,23 @@ def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
                 _store_vectors(builder, at, values, access)
             return context.get_dummy_value()
 
-        return types.void(buffer, types.int64, _words_type(fmt, count)), codegen
+        return types.void(buffer, types.int64, types.int32, _words_type(fmt, count)), codegen
 
     return store
 
 
-def _store_one(builder, address, offset: int, value, align: int) -> None:
-    stored = builder.store(value, _pointer(builder, builder.add(address, I64(offset)), value.type))
+def _store_one(builder, place, offset: int, value, align: int) -> None:
+    stored = builder.store(value, _pointer(builder, place, offset, value.type))
     stored.align = align if _on_gpu(builder) else 1
 
 
-def _store_vectors(builder, address, values: list, access: int) -> None:
+def _store_vectors(builder, place, values: list, access: int) -> None:
     lanes = access // 4
     for k in range(0, len(values), lanes):
         vector = ir.Constant(ir.VectorType(I32, lanes), ir.Undefined)
         for i, word in enumerate(values[k : k + lanes]):
             vector = builder.insert_element(vector, word, I32(i))
-        stored = builder.store(vector, _pointer(builder, builder.add(address, I64(4 * k)), vector.type))
+        stored = builder.store(vector, _pointer(builder, place, 4 * k, vector.type))
         stored.align = access if _on_gpu(builder) else 1
 
 
@@ -432,8 +441,8 @@ rsqrt = _unary(
 )
 # ex2.approx: 2 ULP over the full range, subnormal results kept (PTX ISA, ex2).
 exp2_approx = _unary(_ptx("ex2.approx.f32 $0, $1;"), _llvm("llvm.exp2"))
-# rcp.approx: 1 ULP (PTX ISA, rcp).
-reciprocal_approx = _unary(_ptx("rcp.approx.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
+# rcp.approx: 1 ULP (PTX ISA, rcp). ftz, which spares three instructions, takes subnormal arguments for zero.
+reciprocal_approx = _unary(_ptx("rcp.approx.ftz.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
 reciprocal = _unary(_ptx("rcp.rn.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
 absolute = _unary(_clear_sign, _clear_sign)
 

@@ -68,6 +68,19 @@ def load(device: int, spec: Spec) -> int:
     return loaded[1]
 
 
+def resident_grid(device: int, function: int, spec: NormSpec, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """``grid``, or as many of the spec's clusters as ``device`` holds at once if that is less.
+
+    The driver is asked: its groups of multiprocessors are uneven (an H200 holds 15 clusters of 8 blocks where each block takes
+    one of its 132), and a cluster that had to wait for another's end would double the launch's time.
+    """
+    config = trampoline.launch_config((spec.cluster, 1, 1), spec.threads, 0, cluster=spec.cluster)
+    with current_device(device):
+        status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
+    _check(status)
+    return (min(grid[0], spec.cluster * count), 1, 1)
+
+
 def _check(status: driver.CUresult) -> None:
     if status != driver.CUresult.CUDA_SUCCESS:
         _raise(int(status))
@@ -140,6 +153,8 @@ class Prepared:
         grid, shared = self._plan.shape(spec)
         function = load(self._device, spec)
         cluster = spec.cluster if isinstance(spec, NormSpec) else 1
+        if isinstance(spec, NormSpec) and spec.stays:
+            grid = resident_grid(self._device, function, spec, grid)
         config = trampoline.launch_config(grid, spec.threads, shared, pdl=spec.pdl, cluster=cluster)
         record = trampoline.make_record(config, function, self._plan.arguments(()))
         return _Variant(record.ctypes.data, (config, record))

@@ -56,8 +56,7 @@ class NormPlan:
 
     def arguments(self, buffers: tuple[Any, ...]) -> tuple[Any, ...]:
         strides = (self.x_stride, self.residual_stride, self.out_stride)
-        bias_bits = int(np.float32(self.weight_bias).view(np.uint32))
-        return (*buffers, *strides, self.rows, self.width, self.eps_bits, bias_bits)
+        return (*buffers, *strides, self.rows, self.width, _bits(1.0 / self.width), self.eps_bits, _bits(self.weight_bias))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +94,8 @@ class GatedPlan:
 
 
 Plan = NormPlan | GatedPlan
+
+
+def _bits(value: float) -> int:
+    """The bits of ``value`` rounded to fp32: no fp64 reaches a kernel."""
+    return int(np.float32(value).view(np.uint32))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from numba import cuda, float32
+from numba import cuda, float32, int32, uint32
 
 FULL_WARP = 0xFFFFFFFF
 MAX_SEGMENTS = 256  # what the row step keeps in shared memory: 1 KB
@@ -46,12 +46,11 @@ def row_tree(width: int, itemsize: int) -> RowTree:
 
 
 @cuda.jit(device=True, inline="always")
-def butterfly(value, lanes):
-    """The sum over each group of ``lanes`` lanes (a power of two), in every lane of the group."""
-    offset = 16
-    while offset > 0:
-        if offset < lanes:
-            value += cuda.shfl_xor_sync(FULL_WARP, value, offset)
+def butterfly(value, widest, narrowest):
+    """``value`` added across lanes ``widest`` apart, then half as far, down to ``narrowest`` (powers of two; none from 0)."""
+    offset = widest
+    while offset >= narrowest:
+        value += cuda.shfl_xor_sync(FULL_WARP, value, offset)
         offset >>= 1
     return value
 
@@ -75,14 +74,14 @@ def make_warp_sums(partials: int) -> Callable[..., Any]:
 
         @cuda.jit(device=True, inline="always")
         def warp_sums(partial, lane):
-            return butterfly(partial[0], 32)
+            return butterfly(partial[0], 16, 1)
 
     elif partials == 2:
 
         @cuda.jit(device=True, inline="always")
         def warp_sums(partial, lane):
             total = exchange(partial[0], partial[1], lane, 16)
-            return butterfly(total, 16)
+            return butterfly(total, 8, 1)
 
     elif partials == 4:
 
@@ -91,19 +90,28 @@ def make_warp_sums(partials: int) -> Callable[..., Any]:
             first = exchange(partial[0], partial[2], lane, 16)
             second = exchange(partial[1], partial[3], lane, 16)
             total = exchange(first, second, lane, 8)
-            return butterfly(total, 8)
+            return butterfly(total, 4, 1)
 
     else:
         raise ValueError(f"partials: {partials}; 1, 2 or 4 are supported")
     return warp_sums
 
 
-@cuda.jit(device=True, inline="always")
-def sum_segments(segment_sums, segments, lane):
-    """The row's sum from its segments' sums, in every lane (step 4 of the tree)."""
-    total = float32(0.0)
-    s = lane
-    while s < segments:
-        total += segment_sums[s]
-        s += 32
-    return butterfly(total, 32)
+def make_sum_segments(most: int) -> Callable[..., Any]:
+    """``sum_segments(segment_sums, sums, segments, lane)``: the row's sum, in every lane, from its segments' (step 4).
+
+    They lie from place ``sums`` on, ``most`` of them at most. Lanes that would get none repeat those that do, which spares
+    shuffles of zeros.
+    """
+    LANES, TURNS = min(32, 1 << (most - 1).bit_length()), -(-most // 32)
+
+    @cuda.jit(device=True, inline="always")
+    def sum_segments(segment_sums, sums, segments, lane):
+        total = float32(0.0)
+        for turn in range(TURNS):
+            s = int32((lane & (LANES - 1)) + 32 * turn)
+            if s < segments:
+                total += segment_sums[uint32(sums + s)]
+        return butterfly(total, LANES // 2, 1)
+
+    return sum_segments

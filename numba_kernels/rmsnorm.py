@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numba import cuda, float32, int32, int64
+from numba import cuda, float32, int32, int64, uint32
 
 from . import intrinsics as nv
-from .reduction import FULL_WARP, MAX_SEGMENTS, butterfly, make_warp_sums, sum_segments
+from .reduction import MAX_SEGMENTS, butterfly, make_sum_segments, make_warp_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +34,14 @@ class NormSpec:
     row_in: str  # where the row waits for its sum: "registers", "shared", "memory"
     warps: int  # that share a row, in one block
     lanes: int  # that share a row; 32 unless rows are so short that several share a warp
-    rows: int  # of one block; 1 where several warps share a row
+    rows: int  # that a block works on side by side; 1 where several warps share a row
     partials: int  # segments a warp holds (registers only)
     exact: bool  # every thread's leaves lie inside the row, and every block's rows inside the launch
-    early_weight: bool = True  # load the weight before the sum is known
+    early: int = 4  # how many of a thread's leaves have their weight loaded before the sum is known
     pdl: bool = False
     cluster: int = 1  # blocks that share a row
-    release_first: bool = False  # let the next kernel start at once, not when the row is loaded
+    release: str = "end"  # when the next kernel may start: at the "start", when the row is "loaded", or at the "end"
+    stays: bool = False  # the launch has as many clusters as the GPU holds at once, and each goes on to another row
     prefetch: bool = False  # call weight and residual into L2 while waiting for the predecessor
     ahead: int = 0  # call the row this many rows on into L2
 
@@ -51,10 +51,11 @@ class NormSpec:
 
 
 def make_norm_kernel(spec: NormSpec) -> Callable[..., Any]:
-    """``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits, bias_bits)``.
+    """``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits)``.
 
     Buffers are addresses (GPU) or 1-D word arrays (CPU); strides, in elements, are between rows. ``residual`` is written with the
-    new residual where the spec adds one, and ignored otherwise. ``out`` may be ``x``.
+    new residual where the spec adds one, and ignored otherwise. ``out`` may be ``x``. The last three are the bits of fp32 values:
+    1 / width, eps and the weight's bias.
     """
     return _held(spec) if spec.row_in == "registers" else _streamed(spec)
 
@@ -115,47 +116,59 @@ def _make_scaling(spec: NormSpec):
     return scaled
 
 
-def _make_ownership(spec: NormSpec):
-    """Where a thread's leaves lie in a row: segment by warp, chain by chain, one leaf a lane.
+def _log2(power: int) -> int:
+    """``n >> _log2(power)`` is ``n // power`` in one instruction, where Python's division of a signed number takes six."""
+    return power.bit_length() - 1
 
-    ``first_of(warp, lane)`` is the first element of its first leaf, ``offset_of(i)`` how far its ``i``-th leaf lies from there (a
-    constant, once loops are unrolled, so one address serves them all), and ``jump_of(i, mine, width)`` the same for loading:
-    a leaf past the row's end gets the row's first, to be loaded and thrown away.
+
+def _make_ownership(spec: NormSpec):
+    """Where a thread's leaves lie in a row: segment by warp, chain by chain, one leaf a lane. All in 32 bits.
+
+    ``first_of(warp, lane)`` is the first element of its first leaf, ``offset_of(i)`` how far its ``i``-th leaf lies from there: a
+    constant, once loops are unrolled, so one address serves them all. ``inside(i, room)`` tells whether that leaf lies in the
+    row, ``room`` elements of which lie from the first leaf on. ``jump_of(i, mine, room)`` is the offset for loading: a leaf
+    past the row's end gets the row's first, to be loaded and thrown away.
     """
     CHAIN, WARPS, EXACT, LEAF = spec.chain, spec.warps * spec.cluster, spec.exact, spec.leaf
 
     @cuda.jit(device=True, inline="always")
     def first_of(warp, lane):
-        return int64(warp * (CHAIN * 32) + lane) * LEAF
+        return int32((warp * (CHAIN * 32) + lane) * LEAF)
 
     @cuda.jit(device=True, inline="always")
     def offset_of(i):
-        return int64((i // CHAIN) * (WARPS * CHAIN) + i % CHAIN) * (32 * LEAF)
+        return int32(((i // CHAIN) * (WARPS * CHAIN) + i % CHAIN) * (32 * LEAF))
 
     @cuda.jit(device=True, inline="always")
-    def jump_of(i, mine, width):
-        return offset_of(i) if EXACT or mine + offset_of(i) < width else -mine
+    def inside(i, room):
+        return EXACT or offset_of(i) < room
 
-    return first_of, offset_of, jump_of
+    @cuda.jit(device=True, inline="always")
+    def jump_of(i, mine, room):
+        return offset_of(i) if inside(i, room) else int32(-mine)
+
+    return first_of, offset_of, inside, jump_of
 
 
 def _make_share_sums(spec: NormSpec):
-    """``share_sums(segment_sums, partial, first, warp, lane, segments)``: a warp's sums, told to every block of the row.
+    """``share_sums(segment_sums, sums, partial, first, warp, lane, segments)``: a warp's sums, told to every block of the row.
 
-    ``partial[k]`` belongs to segment ``first + k * (warps of the row) + warp``. The sums are there after the next barrier.
+    They go to ``segment_sums`` from place ``sums`` on. ``partial[k]`` belongs to segment
+    ``first + k * (warps of the row) + warp``. The sums are there after the next barrier.
     """
     warp_sums, SHARE, EXACT = make_warp_sums(spec.partials), 32 // spec.partials, spec.exact
-    CLUSTER, ROW_WARPS = spec.cluster, spec.warps * spec.cluster
+    CLUSTER, ROW_WARPS, SHIFT = spec.cluster, spec.warps * spec.cluster, _log2(SHARE)
 
     @cuda.jit(device=True, inline="always")
-    def share_sums(segment_sums, partial, first, warp, lane, segments):
+    def share_sums(segment_sums, sums, partial, first, warp, lane, segments):
         total = warp_sums(partial, lane)
-        s = first + (lane // SHARE) * ROW_WARPS + warp
+        s = int32(first + (lane >> SHIFT) * ROW_WARPS + warp)
+        place = int32(lane & (SHARE - 1))  # in the group of lanes that have this sum
         if CLUSTER > 1:
-            if lane % SHARE < CLUSTER and (EXACT or s < segments):  # lane r of each group tells block r
-                nv.store_in_block(segment_sums, int64(s), total, int32(lane % SHARE))
-        elif lane % SHARE == 0 and (EXACT or s < segments):
-            segment_sums[s] = total
+            if place < CLUSTER and (EXACT or s < segments):  # lane r of each group tells block r
+                nv.store_in_block(segment_sums, int64(sums + s), total, place)
+        elif place == 0 and (EXACT or s < segments):
+            segment_sums[uint32(sums + s)] = total
 
     return share_sums
 
@@ -163,110 +176,118 @@ def _make_share_sums(spec: NormSpec):
 def _held(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
     scaled, warp_sums, share_sums = _make_scaling(spec), make_warp_sums(spec.partials), _make_share_sums(spec)
-    first_of, offset_of, jump_of = _make_ownership(spec)
-    ADDS, ROUNDS_SUM, PDL, EXACT, EARLY = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.exact, spec.early_weight
+    first_of, offset_of, inside, jump_of = _make_ownership(spec)
+    ADDS, ROUNDS_SUM, PDL, EXACT, EARLY = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.exact, spec.early
     LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
-    RELEASE_FIRST, PREFETCH, AHEAD = spec.release_first, spec.prefetch, spec.ahead
+    AT_START, AT_LOADED, PREFETCH, AHEAD = spec.release == "start", spec.release == "loaded", spec.prefetch, spec.ahead
     SEGMENT, ALL, CLUSTER = 32 * CHAIN * LEAF, PARTIALS * WARPS * spec.cluster, spec.cluster
-    HELD, SHARE, ZEROS = PARTIALS * CHAIN, 32 // PARTIALS, (np.float32(0.0),) * LEAF
+    LANE_BITS, CLUSTER_BITS, SEGMENT_BITS = _log2(LANES), _log2(CLUSTER), _log2(SEGMENT)
+    HELD, SHARE = PARTIALS * CHAIN, 32 // PARTIALS
     ITEMSIZE, WEIGHT_ITEMSIZE = nv.FORMATS[spec.storage].itemsize, nv.FORMATS[spec.weight].itemsize
     WORDS, WORD = nv.words_in(nv.FORMATS[spec.weight], LEAF), nv.word_type(nv.FORMATS[spec.weight], LEAF)
-    VALUES, WEIGHT_WORDS = HELD * LEAF, HELD * WORDS
-    get, get_words = nv.make_get(LEAF), nv.make_get(WORDS)
+    STAYS, VALUES, WEIGHT_WORDS = spec.stays, HELD * LEAF, HELD * WORDS
+    PLACES = 2 * MAX_SEGMENTS if STAYS else MAX_SEGMENTS
+    get, get_words, sum_segments = nv.make_get(LEAF), nv.make_get(WORDS), make_sum_segments(ALL)
 
-    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits, bias_bits):
+    def norm_kernel(
+        x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits
+    ):
         # Which row this thread works on, and which lane of which warp it is there.
-        thread = int32(cuda.threadIdx.x)
-        lane = thread % LANES
-        if CLUSTER > 1:
-            warp = int32(cuda.blockIdx.x % CLUSTER) * WARPS + thread // 32
-            row = int64(cuda.blockIdx.x // CLUSTER)
-            nv.cluster_arrive()
-        elif WARPS > 1:
-            warp = thread // 32
-            row = int64(cuda.blockIdx.x)
+        thread, block = int32(cuda.threadIdx.x), int32(cuda.blockIdx.x)
+        lane = int32(thread & (LANES - 1))
+        if WARPS > 1:
+            warp = int32((block & (CLUSTER - 1)) * WARPS + (thread >> 5))
+            row = int64(block >> CLUSTER_BITS)
         else:
             warp = int32(0)
-            row = int64(cuda.blockIdx.x) * ROWS + thread // LANES
-        here = EXACT or row < rows  # lanes without a row still take part in their warp's shuffles
-        leads = lane == 0 and warp == 0 and here
-        x_row, residual_row, out_row = row * x_stride, row * residual_stride, row * out_stride
+            row = int64(block) * ROWS + (thread >> LANE_BITS)
+        if CLUSTER > 1:
+            nv.cluster_arrive()
         mine = first_of(warp, lane)
-        x_mine, residual_mine, out_mine = x_row + mine, residual_row + mine, out_row + mine
+        room = int32(width - mine)
+        if ROWS > 1 and not EXACT and row >= rows:
+            # Lanes without a row take part in their warp's shuffles, with nothing of the last one.
+            row = rows - 1
+            room = int32(0)
+        leads = lane == 0 and warp == 0 and room > 0
         values = cuda.local.array(VALUES, float32)
         gains = cuda.local.array(WEIGHT_WORDS, WORD)
         partial = cuda.local.array(PARTIALS, float32)
-        segment_sums = cuda.shared.array(MAX_SEGMENTS, float32)
+        segment_sums = cuda.shared.array(PLACES, float32)
 
         if PDL:
             # Call into L2 what a predecessor seldom writes (harmless if it does), then wait for it.
-            if RELEASE_FIRST:
+            if AT_START:
                 nv.release_dependents()
             if PREFETCH and leads:
-                nv.prefetch_run(weight, int64(0), int64(WEIGHT_ITEMSIZE), width)
+                if row == 0:
+                    nv.prefetch_run(weight, int64(0), int64(WEIGHT_ITEMSIZE), width)
                 if ADDS:
-                    nv.prefetch_run(residual, residual_row, int64(ITEMSIZE), width)
+                    nv.prefetch_run(residual, row * residual_stride, int64(ITEMSIZE), width)
             nv.wait_for_predecessor()
-        if AHEAD > 0 and leads and row + AHEAD < rows:
-            # Memory works on a later row while this one waits for its sum.
-            nv.prefetch_run(x, x_row + AHEAD * x_stride, int64(ITEMSIZE), width)
-            if ADDS:
-                nv.prefetch_run(residual, residual_row + AHEAD * residual_stride, int64(ITEMSIZE), width)
-
-        # h = x + residual in fp32. All loads come before the first store and no branch parts them: all are in flight together.
-        if here:
-            for i in range(HELD):
-                jump = jump_of(i, mine, width)
-                h = widen(load(x, x_mine + jump))
+        if CLUSTER > 1:
+            nv.cluster_wait()  # every block has started, so its shared memory may be written
+        sums, going = int32(0), True
+        while going:
+            x_mine, residual_mine, out_mine = row * x_stride + mine, row * residual_stride + mine, row * out_stride + mine
+            if AHEAD > 0 and leads and row + AHEAD < rows:
+                # Memory works on a later row while this one waits for its sum.
+                nv.prefetch_run(x, (row + AHEAD) * x_stride, int64(ITEMSIZE), width)
                 if ADDS:
-                    h = nv.vector_add(h, widen(load(residual, residual_mine + jump)))
-                nv.put(values, int64(i), h if EXACT else nv.keep_if(mine + offset_of(i) < width, h))
-                if EARLY:
-                    nv.put(gains, int64(i), load_weight(weight, mine + jump))
-        else:
-            for i in range(HELD):
-                nv.put(values, int64(i), ZEROS)
-        if PDL and not RELEASE_FIRST:
-            nv.release_dependents()
+                    nv.prefetch_run(residual, (row + AHEAD) * residual_stride, int64(ITEMSIZE), width)
 
-        # The new residual is that sum rounded once; R1 goes on with what was stored.
-        if ADDS:
+            # h = x + residual in fp32. All loads come before the first store and no branch parts them: all are in flight at once.
             for i in range(HELD):
-                if EXACT or (here and mine + offset_of(i) < width):
-                    stored = narrow(get(values, int64(i)))
-                    store(residual, residual_mine + offset_of(i), stored)
-                    if ROUNDS_SUM:
-                        nv.put(values, int64(i), widen(stored))
+                jump = jump_of(i, mine, room)
+                h = widen(load(x, x_mine, jump))
+                if ADDS:
+                    h = nv.vector_add(h, widen(load(residual, residual_mine, jump)))
+                nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(i, room), h))
+                if i < EARLY:
+                    nv.put(gains, int64(i), load_weight(weight, int64(mine), jump))
+            if PDL and AT_LOADED:
+                nv.release_dependents()
 
-        # The sum of squares: leaves and chains by lane, segments by warp, the row by everybody.
-        for k in range(PARTIALS):
-            total = float32(0.0)
-            for c in range(CHAIN):
-                total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
-            partial[k] = total
-        if WARPS > 1:
-            segments = ALL if EXACT else int32((width + (SEGMENT - 1)) // SEGMENT)
-            if CLUSTER > 1:
-                nv.cluster_wait()  # every block has started, so its shared memory may be written
-            share_sums(segment_sums, partial, int32(0), warp, lane, segments)
-            if CLUSTER > 1:
-                nv.cluster_arrive()
-                nv.cluster_wait()
+            # The new residual is that sum rounded once; R1 goes on with what was stored.
+            if ADDS:
+                for i in range(HELD):
+                    if inside(i, room):
+                        stored = narrow(get(values, int64(i)))
+                        store(residual, residual_mine, offset_of(i), stored)
+                        if ROUNDS_SUM:
+                            nv.put(values, int64(i), widen(stored))
+
+            # The sum of squares: leaves and chains by lane, segments by warp, the row by everybody.
+            for k in range(PARTIALS):
+                total = float32(0.0)
+                for c in range(CHAIN):
+                    total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
+                partial[k] = total
+            if WARPS > 1:
+                segments = int32(ALL) if EXACT else int32((width + (SEGMENT - 1)) >> SEGMENT_BITS)
+                share_sums(segment_sums, sums, partial, int32(0), warp, lane, segments)
+                if CLUSTER > 1:
+                    nv.cluster_arrive()
+                    nv.cluster_wait()
+                else:
+                    cuda.syncthreads()
+                total = sum_segments(segment_sums, sums, segments, lane)
+            elif PARTIALS > 1:
+                total = butterfly(warp_sums(partial, lane), 16, SHARE)
             else:
-                cuda.syncthreads()
-            total = sum_segments(segment_sums, segments, lane)
-        elif PARTIALS > 1:
-            total = warp_sums(partial, lane)
-            total = cuda.shfl_sync(FULL_WARP, total, (lane % PARTIALS) * SHARE)
-            total = butterfly(total if lane < PARTIALS else float32(0.0), 32)
-        else:
-            total = butterfly(partial[0], LANES)
-        rstd = nv.rsqrt(nv.divide(total, float32(width)) + nv.float_from_bits(eps_bits))
+                total = butterfly(partial[0], LANES // 2, 1)
+            rstd = nv.rsqrt(nv.fma(total, nv.float_from_bits(share_bits), nv.float_from_bits(eps_bits)))
 
-        for i in range(HELD):
-            if EXACT or (here and mine + offset_of(i) < width):
-                gain = get_words(gains, int64(i)) if EARLY else load_weight(weight, mine + offset_of(i))
-                store(out, out_mine + offset_of(i), scaled(get(values, int64(i)), rstd, gain, bias_bits))
+            for i in range(HELD):
+                if inside(i, room):
+                    gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset_of(i))
+                    store(out, out_mine, offset_of(i), scaled(get(values, int64(i)), rstd, gain, bias_bits))
+
+            # Sums of one row are read while those of the next are written: two places, in turn.
+            if STAYS:
+                row += int64(cuda.gridDim.x >> CLUSTER_BITS)
+                sums = int32(MAX_SEGMENTS - sums)
+            going = STAYS and row < rows
 
     return norm_kernel
 
@@ -274,22 +295,25 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
 def _streamed(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
     scaled, share_sums = _make_scaling(spec), _make_share_sums(spec)
-    first_of, offset_of, jump_of = _make_ownership(spec)
+    first_of, offset_of, inside, jump_of = _make_ownership(spec)
     ADDS, ROUNDS_SUM, PDL, SHARED = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.row_in == "shared"
     LEAF, CHAIN, PARTIALS, WARPS = spec.leaf, spec.chain, spec.partials, spec.warps
-    RELEASE_FIRST, HELD, EXACT = spec.release_first, spec.partials * spec.chain, spec.exact
-    VALUES, SEGMENT = HELD * LEAF, 32 * CHAIN * LEAF
-    get = nv.make_get(LEAF)
+    AT_START, AT_LOADED, HELD, EXACT = spec.release == "start", spec.release == "loaded", spec.partials * spec.chain, spec.exact
+    VALUES, SEGMENT_BITS = HELD * LEAF, _log2(32 * CHAIN * LEAF)
+    get, sum_segments = nv.make_get(LEAF), make_sum_segments(MAX_SEGMENTS)
 
-    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, eps_bits, bias_bits):
+    def norm_kernel(
+        x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits
+    ):
         thread = int32(cuda.threadIdx.x)
-        lane = thread % 32
-        warp = thread // 32
+        lane, warp = int32(thread & 31), int32(thread >> 5)
         row = int64(cuda.blockIdx.x)
-        segments = int32((width + (SEGMENT - 1)) // SEGMENT)
-        rounds = (segments + (PARTIALS * WARPS - 1)) // (PARTIALS * WARPS)
+        segments = int32((width + ((1 << SEGMENT_BITS) - 1)) >> SEGMENT_BITS)
+        rounds = int32((segments + (PARTIALS * WARPS - 1)) // (PARTIALS * WARPS))
         mine = first_of(warp, lane)
+        room = int32(width - mine)
         x_mine, residual_mine, out_mine = row * x_stride + mine, row * residual_stride + mine, row * out_stride + mine
+        weight_mine = int64(mine)
         values = cuda.local.array(VALUES, float32)
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(MAX_SEGMENTS, float32)
@@ -298,7 +322,7 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
             row_values = cuda.shared.array(0, float32)
             slots = rounds * (HELD * WARPS * 32)
         if PDL:
-            if RELEASE_FIRST:
+            if AT_START:
                 nv.release_dependents()
             nv.wait_for_predecessor()
 
@@ -306,15 +330,14 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
         # place for the second pass.
         for n in range(rounds):
             for i in range(HELD):
-                jump = jump_of(n * HELD + i, mine, width)
-                h = widen(load(x, x_mine + jump))
+                jump = jump_of(n * HELD + i, mine, room)
+                h = widen(load(x, x_mine, jump))
                 if ADDS:
-                    h = nv.vector_add(h, widen(load(residual, residual_mine + jump)))
-                nv.put(values, int64(i), h if EXACT else nv.keep_if(mine + offset_of(n * HELD + i) < width, h))
+                    h = nv.vector_add(h, widen(load(residual, residual_mine, jump)))
+                nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(n * HELD + i, room), h))
             for i in range(HELD):
-                offset = offset_of(n * HELD + i)
-                if ADDS and SHARED and (EXACT or mine + offset < width):
-                    store(residual, residual_mine + offset, narrow(get(values, int64(i))))
+                if ADDS and SHARED and inside(n * HELD + i, room):
+                    store(residual, residual_mine, offset_of(n * HELD + i), narrow(get(values, int64(i))))
                 if ROUNDS_SUM:
                     nv.put(values, int64(i), widen(narrow(get(values, int64(i)))))
                 if SHARED:
@@ -326,12 +349,12 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
                 for c in range(CHAIN):
                     total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
                 partial[k] = total
-            share_sums(segment_sums, partial, n * (PARTIALS * WARPS), warp, lane, segments)
-        if PDL and not RELEASE_FIRST:
+            share_sums(segment_sums, int32(0), partial, int32(n * (PARTIALS * WARPS)), warp, lane, segments)
+        if PDL and AT_LOADED:
             nv.release_dependents()
         cuda.syncthreads()
-        total = sum_segments(segment_sums, segments, lane)
-        rstd = nv.rsqrt(nv.divide(total, float32(width)) + nv.float_from_bits(eps_bits))
+        total = sum_segments(segment_sums, int32(0), segments, lane)
+        rstd = nv.rsqrt(nv.fma(total, nv.float_from_bits(share_bits), nv.float_from_bits(eps_bits)))
 
         # Second pass: each thread scales the leaves that it summed.
         for n in range(rounds):
@@ -341,19 +364,19 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
                     for j in range(LEAF):
                         values[i * LEAF + j] = row_values[j * slots + slot]
                 else:
-                    jump = jump_of(n * HELD + i, mine, width)
-                    h = widen(load(x, x_mine + jump))
+                    jump = jump_of(n * HELD + i, mine, room)
+                    h = widen(load(x, x_mine, jump))
                     if ADDS:
-                        h = nv.vector_add(h, widen(load(residual, residual_mine + jump)))
+                        h = nv.vector_add(h, widen(load(residual, residual_mine, jump)))
                     nv.put(values, int64(i), h)
             for i in range(HELD):
                 offset = offset_of(n * HELD + i)
-                if EXACT or mine + offset < width:
+                if inside(n * HELD + i, room):
                     h = get(values, int64(i))
                     if ADDS and not SHARED:
-                        store(residual, residual_mine + offset, narrow(h))
+                        store(residual, residual_mine, offset, narrow(h))
                     if ROUNDS_SUM and not SHARED:
                         h = widen(narrow(h))
-                    store(out, out_mine + offset, scaled(h, rstd, load_weight(weight, mine + offset), bias_bits))
+                    store(out, out_mine, offset, scaled(h, rstd, load_weight(weight, weight_mine, offset), bias_bits))
 
     return norm_kernel

@@ -57,7 +57,7 @@ def _make_launch(addresses: int, constants: int):
     return enter_driver
 
 
-_enter_norm, _enter_gated = _make_launch(4, 7), _make_launch(2, 4)
+_enter_norm, _enter_gated = _make_launch(4, 8), _make_launch(2, 4)
 
 
 @njit("int32(int64, int64, int64, int64, int64, int64)", cache=True)

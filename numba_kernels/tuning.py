@@ -40,6 +40,9 @@ MOST_WARPS = 32
 LEAST_PREFETCH = 2048
 # How far ahead rows are called into L2: what memory delivers in its own latency, and not so much more that L2 loses it again.
 AHEAD_BYTES = 3 << 20
+# From how many bytes of x on: rmsnorm 16384 x 4096 64.2 with and 64.7 without, but 4096 x 4096 17.6 and 17.3; with a residual
+# 4096 x 4096 33.0 and 34.5, 1024 x 4096 9.6 and 9.1.
+AHEAD_FROM = {False: 64 << 20, True: 16 << 20}
 
 
 def access_bytes(leaf: int, itemsize: int, *positions: int) -> int:
@@ -67,10 +70,12 @@ def norm_spec(
 ) -> NormSpec:
     """The norm kernel for ``rows`` rows of ``width`` on ``target``."""
     tree = row_tree(width, ITEMSIZE[storage])
-    workers = _workers(tree, rows, target)
-    resident = -(-rows // workers["rows"]) * workers.get("cluster", 1) <= 2 * target.processors
-    whole_runs = target.bulk_prefetch and access == 16 and weight_access == 16
-    worth_it = whole_runs and width * ITEMSIZE[storage] >= LEAST_PREFETCH and workers["row_in"] == "registers"
+    large = rows * width * ITEMSIZE[storage] >= AHEAD_FROM[adds_residual]
+    workers = _workers(tree, rows, target, adds_residual, large)
+    cluster, held = workers.get("cluster", 1), workers["row_in"] == "registers"
+    few = -(-rows // workers["rows"]) * cluster <= 2 * target.processors
+    runs = target.bulk_prefetch and access == 16 and weight_access == 16 and held and width * ITEMSIZE[storage] >= LEAST_PREFETCH
+    release = "start" if few or cluster > 1 or (tree.leaf == 1 and workers["warps"] == 1) else "loaded"
     return NormSpec(
         adds_residual=adds_residual,
         storage=storage,
@@ -83,57 +88,75 @@ def norm_spec(
         access=access,
         weight_access=weight_access,
         pdl=pdl,
-        release_first=pdl and resident,
-        prefetch=pdl and resident and worth_it,
-        ahead=_rows_ahead(width * ITEMSIZE[storage], adds_residual, workers.get("cluster", 1))
-        if worth_it and not resident
-        else 0,
+        release=release if pdl else "end",
+        prefetch=pdl and few and runs,
+        ahead=_rows_ahead(width * ITEMSIZE[storage], adds_residual) if large and runs and cluster == 1 else 0,
         **workers,
     )
 
 
-def _rows_ahead(width_bytes: int, adds_residual: bool, cluster: int) -> int:
-    """How many rows on the next one to be called into L2 lies. Clusters: 33 rows took 1162 where 12 took 1179 (8192 x 65536)
-    and 598 where 6 took 609 (2048 x 131072); at 512 x 262144 none was best."""
-    if cluster > 1:
-        return 33 if width_bytes <= 262144 else 0
+def _rows_ahead(width_bytes: int, adds_residual: bool) -> int:
+    """How many rows on the next one to be called into L2 lies."""
     return max(1, AHEAD_BYTES // (width_bytes * (2 if adds_residual else 1)))
 
 
-def _workers(tree: RowTree, rows: int, target: Target) -> dict[str, Any]:
+def _workers(tree: RowTree, rows: int, target: Target, adds_residual: bool, large: bool) -> dict[str, Any]:
     """Who works on a row, and where it waits for its sum."""
     if target == REPLAY:
         return _replay_workers(tree)
-    if tree.segments <= (4 if tree.leaf == 1 else 2):
-        return _part_of_a_block(tree, rows)
     few = rows <= 2 * target.processors
-    # Wide rows: 8192 x 65536 1186 (clusters of 2) and 1194 (of 4), 2048 x 131072 598 (of 8) and 641 (of 4). Clusters that stay
-    # and keep the weight in shared memory were slower: 1190 and 693.
-    for cluster in (1, 2, 8) if target.clusters else (1,):
-        for partials in (1, 2, 4) if few else (2, 1, 4):
+    # One warp a row of 1024: rmsnorm 17.3 against 20.9 with two; but 16 rows 1.23 against 1.20, and fused_add_rmsnorm 33.2
+    # against 32.9.
+    if tree.segments <= (2 if tree.leaf > 1 and (adds_residual or few) else 4):
+        return _part_of_a_block(tree, rows, target)
+    # Many rows without looking ahead want 4 leaves a thread: rmsnorm 2048 x 8192 17.7 with 4 and 17.8 with 2, 1024 x 16384 18.0
+    # and 18.3; fused_add_rmsnorm 1024 x 4096 9.1 with 4 and 9.5 with 1. With it, as few as a block can: 2048 x 8192 33.1 with 1
+    # and 33.4 with 2, 1024 x 16384 34.0 with 2 and 34.3 with 4.
+    # Clusters that stay: 8192 x 65536 1101 (2 blocks), 2048 x 131072 557 (4), 512 x 262144 286 (8). A cluster for each row, at
+    # its best: 1131, 577 and 320.
+    for cluster in (1, 2, 4, 8) if target.clusters else (1,):
+        for partials in (1, 2, 4) if few or (adds_residual and large) else (4, 2, 1):
             warps = -(-tree.segments // (partials * cluster))
-            if warps <= MOST_WARPS and partials * tree.chain <= MOST_LEAVES:
-                held = partials * tree.chain
+            held = partials * tree.chain
+            if warps <= MOST_WARPS and held <= MOST_LEAVES:
                 covered = tree.leaves == tree.segments * 32 * tree.chain == warps * cluster * held * 32
+                early = 0 if few or cluster > 1 else _early(warps, held)
                 return {
                     "row_in": "registers",
                     "warps": max(2, warps),
                     "lanes": 32,
                     "rows": 1,
                     "partials": partials,
-                    "exact": covered and warps >= 2,
-                    "early_weight": held == 1 or (held == 2 and warps < MOST_WARPS),
+                    "exact": covered and warps >= 2 and (adds_residual or early < 4),
+                    "early": early,
                     "cluster": cluster,
+                    "stays": cluster > 1,
                 }
     return _streamed(tree, target, warps=16)
 
 
-def _part_of_a_block(tree: RowTree, rows: int) -> dict[str, Any]:
-    """Short rows: a warp or a part of one for each, no barrier. (At 1024 two warps are faster: rmsnorm 17.6 against 19.0.)"""
+def _early(warps: int, held: int) -> int:
+    """How many leaves' weights come before the sum: all, unless the registers for them cost a block of the multiprocessor.
+
+    1024 x 16384: fused_add_rmsnorm none of 2 34.0, all 34.3; rmsnorm 2 of 4 18.2, none 18.6, all 25.0. Few rows (128 x 4096):
+    none 2.54, all 2.61; rmsnorm none 1.95, all 2.30.
+    """
+    if held > 1 and warps > 16:
+        return 0
+    return held if warps <= 8 or held <= 2 else 2
+
+
+def _part_of_a_block(tree: RowTree, rows: int, target: Target) -> dict[str, Any]:
+    """Short rows: a warp or a part of one for each, no barrier; fewer of them a block while that busies more processors."""
     partials = {1: 1, 2: 2}.get(tree.segments, 4)
     lanes = 32 if tree.segments > 1 else min(32, 1 << (tree.leaves - 1).bit_length())
-    count = (256 if tree.leaf == 1 else 128) // lanes  # 8192 x 111: 4.10 with 8 rows a block, 4.38 with 4
-    exact = tree.leaves == lanes * partials and rows % count == 0
+    # 8192 x 111: 3.41 with 16 rows a block, 3.60 with 8; rmsnorm 65536 x 128: 9.17 with 16, 9.6 with 8.
+    count = (512 if tree.leaf == 1 else 256) // lanes
+    while count * lanes > 32 and rows < count * target.processors:
+        count //= 2
+    # Four leaves are not called exact where they are: with a branch around each, stores begin earlier (16384 x 1024 17.5 against
+    # 18.0; rmsnorm 2048 x 8192, above, 17.5 against 17.8).
+    exact = tree.leaves == lanes * partials and rows % count == 0 and partials < 4
     return {"row_in": "registers", "warps": 1, "lanes": lanes, "rows": count, "partials": partials, "exact": exact}
 
 
@@ -154,7 +177,7 @@ def _replay_workers(tree: RowTree) -> dict[str, Any]:
 
 
 def norm_grid(spec: NormSpec, rows: int) -> tuple[int, int, int]:
-    """Blocks of the launch, those of a cluster counted apart."""
+    """Blocks of the launch, those of a cluster counted apart, before clusters that stay are limited to what the GPU holds."""
     return (-(-rows // spec.rows) * spec.cluster, 1, 1)
 
 
@@ -201,14 +224,14 @@ def gated_spec(
 def _gated_threads(leaves: int, target: Target) -> tuple[int, int]:
     """Threads of a block and leaves of a thread, for ``leaves`` in all.
 
-    silu_and_mul of 14336: 1 row 1.14 (64, 1); 16 rows 1.64 (64, 1) and 1.96 (128, 2); 128 rows 3.91 (128, 2) and 4.27 (128, 1);
-    4096 rows 82.5 (128, 2) and 85 (128, 1).
+    silu_and_mul of 14336: 16 rows 1.49 (64, 1), 1.55 (256, 1) and 1.89 (128, 2); 128 rows 3.93 (256, 1), 4.34 (128, 2) and 4.93
+    (64, 1); 4096 rows 80.9 (256, 1), 81.4 (128, 2) and 139 (64, 1).
     """
     if target == REPLAY:
         return 32, 1
     if leaves <= 512 * target.processors:
         return 64, 1
-    return 128, 2
+    return 256, 1
 
 
 def gated_grid(spec: GatedSpec, rows: int, width: int) -> tuple[int, int, int]:

@@ -19,7 +19,7 @@ import torch
 from difftest.bench import check, plan
 from difftest.bench.buffers import BufferSets, CopyPairs
 from difftest.bench.machine import uses_pdl
-from difftest.bench.plan import COPY, Point
+from difftest.bench.plan import Point
 from difftest.bench.timer import Captured, Timer
 from reference.contracts import Contract
 from reference.providers import Provider
@@ -59,9 +59,9 @@ def point(where: Point, providers: Sequence[Provider], timer: Timer, device: tor
             entries.append(entered)
         else:
             rows[provider.name] = entered
-    copied = _enter_copy(where, calls, timer, device) if entries else None
-    _take_turns([*entries, copied] if copied else entries, calls, timer)
-    copy = timing(copied.samples, where.moved) if copied else None
+    copies = _enter_copies(where, calls, timer, device) if entries else []
+    _take_turns([*entries, *copies], calls, timer)
+    copy = fastest_copy({entry.name: entry.samples for entry in copies}, where.moved)
     for entry in entries:
         row = {"provider": entry.name, **_checked(entry, where, sets, timer), **entry.facts}
         row.update(timing(entry.samples, where.moved))
@@ -89,6 +89,14 @@ def timing(samples: Sequence[float], moved: int) -> dict[str, Any]:
         },
         "gbps": round(moved / median / 1e3, 2),
     }
+
+
+def fastest_copy(samples: Mapping[str, Sequence[float]], moved: int) -> dict[str, Any] | None:
+    """The timing of the faster way to copy, and which it was; None where none was timed."""
+    if not samples:
+        return None
+    way = min(samples, key=lambda name: statistics.median(samples[name]))
+    return {**timing(samples[way], moved), "way": way}
 
 
 def skipped(name: str, reason: str) -> dict[str, Any]:
@@ -155,14 +163,14 @@ def _enter(provider: Provider, where: Point, sets: BufferSets, timer: Timer, dev
     return skipped(provider.name, reason)
 
 
-def _enter_copy(where: Point, calls: int, timer: Timer, device: torch.device) -> _Entry | None:
+def _enter_copies(where: Point, calls: int, timer: Timer, device: torch.device) -> list[_Entry]:
     try:
         pairs = CopyPairs(where.moved, calls, device)
-        copies = [partial(target.copy_, source) for target, source in pairs.pairs]
-        timer.warm(copies[:1])
-        return _Entry(COPY, timer.capture(copies), pairs.refresh, 0.0)
+        for copies in pairs.ways.values():
+            timer.warm(copies[:1])
+        return [_Entry(way, timer.capture(copies), pairs.refresh, 0.0) for way, copies in pairs.ways.items()]
     except RuntimeError:  # out of memory: the point is worth having without it
-        return None
+        return []
 
 
 def _take_turns(entries: Sequence[_Entry], calls: int, timer: Timer) -> None:

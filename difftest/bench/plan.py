@@ -17,7 +17,6 @@ from reference.operators import OPERATORS, Operator
 from reference.providers import Provider
 
 OURS = "numba"
-COPY = "copy"
 EPS = 1e-6
 
 PEERS = (

@@ -68,7 +68,7 @@ class FakeTimer:
 
 
 def name_of(call):
-    """The provider whose call it is: a `partial` of its function, or of a tensor's copy_."""
+    """The provider whose call it is: a `partial` of its function, or of a way to copy."""
     return getattr(call.func, "provider", "copy")
 
 

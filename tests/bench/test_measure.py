@@ -5,7 +5,7 @@ import torch
 from made_up import FakeProvider, FakeTimer
 
 from difftest.bench import host, measure
-from difftest.bench.buffers import BufferSets
+from difftest.bench.buffers import BufferSets, CopyPairs
 from difftest.bench.plan import Point
 
 CPU = torch.device("cpu")
@@ -60,9 +60,25 @@ def test_providers_and_the_copy_take_turns():
     timer = FakeTimer()
     measure.point(ADD, [FakeProvider("numba"), FakeProvider("a")], timer, CPU)
     order = [name for what, name, _ in timer.log if what == "turn"]
-    assert len(order) == 3 * measure.ROUNDS
-    assert [order[i : i + 3] for i in (0, 3, 6)] == [["numba", "a", "copy"], ["a", "copy", "numba"], ["copy", "numba", "a"]]
-    assert [what for what, _, _ in timer.log].index("wake") == 3  # after everyone is captured
+    assert len(order) == 4 * measure.ROUNDS
+    assert order[:8] == ["numba", "a", "copy", "copy", "a", "copy", "copy", "numba"]
+    assert [what for what, _, _ in timer.log].index("wake") == 4  # after everyone is captured
+
+
+def test_the_yardstick_is_the_faster_way_to_copy():
+    assert measure.fastest_copy({"memcpy": [3e-6, 2e-6, 9e-6], "kernel": [2.5e-6] * 3}, 10**6)["way"] == "kernel"
+    found = measure.fastest_copy({"memcpy": [2e-6] * 3, "kernel": [2.5e-6] * 3}, 10**6)
+    assert (found["way"], found["us"]["median"], found["gbps"]) == ("memcpy", 2.0, 500.0)
+    assert measure.fastest_copy({}, 10**6) is None
+
+
+@pytest.mark.parametrize("moved", [1, 222, 4096, 10**6 + 1])
+def test_both_ways_to_copy_move_the_bytes_asked_for(moved):
+    pairs = CopyPairs(moved, 2, CPU)
+    assert moved <= pairs.moved < moved + 8
+    for copies in pairs.ways.values():
+        for copy in copies:
+            assert copy().numel() * 8 == pairs.moved
 
 
 def test_long_replays_are_fewer():

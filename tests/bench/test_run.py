@@ -43,8 +43,8 @@ def test_the_file_is_written_after_each_point_and_survives_an_interruption(tmp_p
         write_json(file, document)
         seen.append(len(document["points"]))
 
-    # one turn for the card's copy; 3 x 5 for the first point; the second is cut off in its middle
-    document = run.run(plan(), FakeTimer(stop_after=20), {}, save)
+    # two turns for the card's copy; 4 x 5 for the first point; the second is cut off in its middle
+    document = run.run(plan(), FakeTimer(stop_after=26), {}, save)
     assert document["stopped"] == "interrupted"
     kept = json.loads(file.read_text())
     assert kept == json.loads(json.dumps(document))

@@ -122,6 +122,17 @@ def test_a_row_keeps_its_bits_in_any_batch(op, dtype):
                 assert torch.equal(got, want[start : start + rows])
 
 
+@pytest.mark.parametrize("width", [4097, 65536, 131072, 262144])
+def test_a_wide_row_keeps_its_bits_in_any_batch(width):
+    """With 150 rows each cluster of blocks takes several, one after another."""
+    x, residual, weight = cuda_inputs("fused_add_rmsnorm", 150, width, "bf16", seed=width)
+    whole = outputs("fused_add_rmsnorm", [x, residual, weight])
+    for start, rows in ((0, 1), (1, 1), (2, 70), (72, 78)):
+        part = outputs("fused_add_rmsnorm", [x[start : start + rows], residual[start : start + rows], weight])
+        for got, want in zip(part, whole, strict=True):
+            assert torch.equal(got, want[start : start + rows])
+
+
 @pytest.mark.parametrize("width", [3, 111, 128, 1024, 4096, 16384, 65536])
 def test_the_hardware_and_the_replay_differ_by_the_reciprocal_root_alone(width, monkeypatch):
     """rsqrt.approx against 1/sqrt: at most 1 ULP of a bf16 output, in one element of a thousand; fp32 sums are the same bits."""

@@ -24,13 +24,15 @@ def spec_for(width, rows, dtype="bf16", target=H200):
     )
 
 
-def run(spec, x, residual, weight, check="fast", **options):
-    """The kernel of ``spec`` on copies; its outputs' bits."""
+def run(spec, x, residual, weight, check="fast", blocks=None, **options):
+    """The kernel of ``spec`` on copies, by ``blocks`` if not by one for each row; its outputs' bits."""
     rows, width = x.shape
     x, residual = bits(x.copy()), bits(residual.copy())
-    arguments = (x.ravel(), residual.ravel(), bits(weight), x.ravel(), width, width, width, rows, width, 0x358637BD, 0)
+    constants = [int(np.float32(value).view(np.uint32)) for value in (1 / width, 1e-6, 0)]
+    arguments = (x.ravel(), residual.ravel(), bits(weight), x.ravel(), width, width, width, rows, width, *constants)
     grid, shared = tuning.norm_grid(spec, rows), tuning.dynamic_shared_bytes(spec, width)
     kernel = ReplayKernel(kernel_function(spec), check=check)
+    grid = (blocks or grid[0], 1, 1)
     kernel.launch(grid=grid, block=spec.threads, args=arguments, dynamic_shared_bytes=shared, **options)
     return x, residual
 
@@ -49,7 +51,8 @@ WORKERS = [
     {"warps": 8, "partials": 2},
     {"warps": 4, "partials": 4},
     {"warps": 5, "partials": 4},
-    {"warps": 4, "partials": 4, "exact": True, "early_weight": False},
+    {"warps": 4, "partials": 4, "exact": True, "early": 0},
+    {"warps": 8, "partials": 2, "early": 1},
     {"access": 2, "weight_access": 8},
     {"row_in": "shared", "warps": 3, "partials": 2},
     {"row_in": "memory", "warps": 5, "partials": 1},
@@ -102,7 +105,8 @@ def test_the_sum_follows_the_documented_tree():
     for offset in (16, 8, 4, 2, 1):
         lanes = lanes + lanes[np.arange(32) ^ offset]
     total = lanes[0]
-    rstd = np.float32(1) / np.sqrt(total / np.float32(width) + np.float32(1e-6))
+    shifted = np.float32(np.float64(total) * np.float64(np.float32(1 / width)) + np.float64(np.float32(1e-6)))
+    rstd = np.float32(1) / np.sqrt(shifted)
     want = (x[0] * rstd) * weight
     spec = spec_for(width, 1, "fp32")
     got, _ = run(spec, x, np.zeros_like(x), weight)
@@ -120,6 +124,16 @@ def test_the_kernels_have_no_race_and_read_nothing_unwritten(width, rows):
     for other in (got, shuffled):
         assert np.array_equal(other[0], want[0])
         assert np.array_equal(other[1], want[1])
+
+
+@pytest.mark.parametrize("schedule_seed", [None, 1, 2])
+def test_blocks_that_stay_take_one_row_after_another(schedule_seed):
+    x, residual, weight = random((5, 4096), "bf16"), random((5, 4096), "bf16", 1), random((4096,), "bf16", 2)
+    spec = replace(spec_for(4096, 1), warps=4, partials=4)
+    want = run(spec, x, residual, weight)
+    got = run(replace(spec, stays=True), x, residual, weight, check="full", blocks=2, schedule_seed=schedule_seed)
+    assert np.array_equal(got[0], want[0])
+    assert np.array_equal(got[1], want[1])
 
 
 @pytest.mark.parametrize("row_in", ["shared", "memory"])

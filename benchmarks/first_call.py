@@ -1,0 +1,68 @@
+"""What the first call of an operator costs: with its kernel to be compiled, and with the machine code in the disk cache.
+
+python benchmarks/first_call.py benchmarks/results/first-call-h200.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from difftest.bench.machine import card, clocks, versions
+
+OPS = ("fused_add_rmsnorm", "rmsnorm", "silu_and_mul")
+# A process of its own, so that nothing is loaded yet. Torch and its CUDA context are there before the clock starts.
+PROGRAM = """
+import sys, time
+import torch
+op = sys.argv[1]
+x = torch.ones(16, 4096, dtype=torch.bfloat16, device="cuda")
+inputs = [x] if op == "silu_and_mul" else [x, x.clone(), x[0].clone()] if op == "fused_add_rmsnorm" else [x, x[0].clone()]
+torch.cuda.synchronize()
+seconds = []
+for step in ("import", "first call", "second call"):
+    start = time.perf_counter()
+    if step == "import":
+        import numba_kernels
+    else:
+        getattr(numba_kernels, op)(*inputs)
+        torch.cuda.synchronize()
+    seconds.append(time.perf_counter() - start)
+print(*seconds)
+"""
+
+
+def measure(op: str, cache: str) -> dict[str, float]:
+    """Seconds of the import, the first call and the second, in a new process with ``cache`` as its disk cache."""
+    environment = {**os.environ, "NUMBA_KERNELS_CACHE": cache}
+    done = subprocess.run([sys.executable, "-c", PROGRAM, op], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise click.ClickException(f"{op}: {done.stderr.strip().splitlines()[-1]}")
+    return dict(zip(("import", "first_call", "second_call"), map(float, done.stdout.split()), strict=True))
+
+
+@click.command(help=__doc__)
+@click.argument("file", type=click.Path(dir_okay=False))
+def main(file: str) -> None:
+    device = torch.device("cuda")
+    found = {"card": card(device), "clocks": clocks(device), "environment": versions("cuda", []), "command": " ".join(sys.argv)}
+    found["first_calls"] = []
+    for op in OPS:
+        with tempfile.TemporaryDirectory() as cache:
+            compiled, cached = measure(op, cache), measure(op, cache)
+        found["first_calls"].append({"op": op, "compiled": compiled, "cached": cached})
+        click.echo(f"{op}: {compiled['first_call']:.2f} s, {cached['first_call']:.2f} s from the disk cache")
+    Path(file).write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
