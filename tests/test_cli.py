@@ -141,6 +141,15 @@ def test_json_holds_what_the_schema_promises(tmp_path):
             assert output["max_ulp"] == max((abs(int(ulp)) for ulp in output["histogram"]), default=0)
 
 
+def test_every_case_records_its_eps(tmp_path):
+    file = tmp_path / "run.json"
+    assert small("--eps", "1e-4", "--regimes", "small_mean_square", "--json", file).exit_code == 0
+    assert {case["eps"] for case in json.loads(file.read_text())["cases"]} == {1e-4}
+    small("--failures", tmp_path / "failures", candidate=ZEROS)
+    (saved,) = (tmp_path / "failures").iterdir()
+    assert json.loads(saved.read_text())["eps"] == 1e-6
+
+
 def test_json_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "run.json"
     file.write_text("the old content")

@@ -26,6 +26,7 @@ def test_what_is_right_conforms(difftest, broken, function):
         ("eps_outside_the_root", "rmsnorm", "rstd is off"),
         ("eps_from_the_dtype", "rmsnorm", "rstd is off"),
         ("eps_ten_times_larger", "rmsnorm", "rstd is off"),
+        ("eps_in_half_precision", "rmsnorm", "rstd is off"),
         ("squares_in_half_precision", "rmsnorm", "rstd is off"),
         ("last_row_skipped", "rmsnorm", "NaN for a number"),
         ("last_row_skipped", "fused_add_rmsnorm", "residual:"),
@@ -37,6 +38,7 @@ def test_what_is_right_conforms(difftest, broken, function):
         ("one_nan", "rmsnorm", "NaN for a number"),
         ("clamp_deletes_nan", "rmsnorm", "number for NaN"),
         ("inf_for_finite", "rmsnorm", "Inf for finite"),
+        ("finite_for_inf", "silu_and_mul", "finite for Inf"),
         ("weight_bytes_reinterpreted", "rmsnorm", "fp32 weight"),
         ("ignores_the_stride", "rmsnorm", "elements between rows"),
         ("drops_one_element", "rmsnorm", "rstd is off"),
@@ -98,6 +100,15 @@ def test_inf_for_a_finite_value_is_no_match_and_no_ulp(difftest, broken):
     (case,) = difftest("--candidate", broken("inf_for_finite", "rmsnorm"), *words).json["cases"]
     assert case["verdict"] == "differs"
     assert case["outputs"]["output"]["classes"].keys() == {"Inf for finite"}
+
+
+def test_a_finite_value_for_inf_is_no_match_and_no_ulp(difftest, broken):
+    words = ("--widths", 64, "--rows", 4, "--regimes", "square_overflow", "--dtypes", "fp16", "--cases", 0)
+    (case,) = difftest("--candidate", broken("finite_for_inf", "silu_and_mul"), *words).json["cases"]
+    assert case["verdict"] == "differs"
+    output = case["outputs"]["output"]
+    assert output["classes"].keys() == {"finite for Inf"}
+    assert output["mismatches"] == output["classes"]["finite for Inf"] == output["elements"] - output["histogram"]["0"]
 
 
 def test_the_mutated_residual_and_output_are_compared_apart(difftest, broken):

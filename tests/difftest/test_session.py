@@ -1,10 +1,12 @@
 """A run keeps what it found, whatever stops it; worker processes give the same results in the same order."""
 
 import pytest
+import torch
 
 from difftest.cases import Request, generate
-from difftest.run import Result
+from difftest.run import Result, run_case
 from difftest.session import Plan, default_workers, run
+from reference.providers.torch_plain import TorchPlain
 
 CASES = list(generate(Request({"rmsnorm": "W0", "silu_and_mul": "S0"}, ["bf16", "fp32"], [3, 64], rows=[4])))
 
@@ -38,6 +40,41 @@ def test_on_case_is_called_once_for_each_case_in_order():
 def test_two_references_give_two_results_a_case():
     outcome = run(Plan(CASES[:2], "torch", ["torch", "torch:W1"]))
     assert [(r.case, r.against) for r in outcome.results] == [(c, a) for c in CASES[:2] for a in ("torch", "torch:W1")]
+
+
+class Recording(TorchPlain):
+    """Plain arithmetic under a name of its own; `seen` gets that name, the inputs, and the memory that torch hands out."""
+
+    def __init__(self, name, seen):
+        super().__init__()
+        self.name, self.seen = name, seen
+
+    def function(self, op, contract=None):
+        right = super().function(op, contract)
+
+        def call(input, residual, weight, eps):
+            self.seen.append((self.name, input.clone(), residual.clone(), torch.empty(64)))
+            right(input, residual, weight, eps)
+
+        return call
+
+
+def test_the_candidate_runs_first_and_every_reference_gets_what_it_was_given():
+    """A reference that ran on the buffers of an operator that works in place would get sums in place of inputs."""
+    seen = []
+    (case,) = generate(Request({"fused_add_rmsnorm": "R0W0"}, ["bf16"], [64], rows=[4], regimes=["normal"]))
+    run_case(case, Recording("candidate", seen), [Recording("one", seen), Recording("other", seen)])
+    assert [name for name, *_ in seen] == ["candidate", "one", "other"]
+    for _, input, residual, _ in seen[1:]:
+        assert torch.equal(input, seen[0][1])
+        assert torch.equal(residual, seen[0][2])
+
+
+def test_memory_that_a_candidate_allocates_holds_nan_and_no_earlier_answer():
+    seen = []
+    (case,) = generate(Request({"fused_add_rmsnorm": "R0W0"}, ["bf16"], [64], rows=[4], regimes=["normal"]))
+    run_case(case, Recording("candidate", seen), [])
+    assert bool(seen[0][3].isnan().all())
 
 
 def test_workers_find_the_same_in_the_same_order(here):

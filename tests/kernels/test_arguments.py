@@ -1,12 +1,18 @@
 """Bad input: an error that names the argument and says what is allowed, before anything is written."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
 
 import numba_kernels
-from numba_kernels import fused_add_rmsnorm, rmsnorm, silu_and_mul
+from numba_kernels import arguments, fused_add_rmsnorm, operators, rmsnorm, silu_and_mul
+from numba_kernels import arrays as arrays_module
+from numba_kernels.arrays import CPU
+
+from .rows import ADD_NORMS, DTYPES, NORMS, inputs_of
 
 BF16 = ml_dtypes.bfloat16
 
@@ -51,6 +57,16 @@ def test_a_residual_of_another_shape():
     refused(ValueError, ["residual", "(3, 8)", "(2, 8)"], fused_add_rmsnorm, x, np.ones((3, 8), np.float32), w)
 
 
+@pytest.mark.parametrize(
+    ("rows", "weight"), [("bf16", "fp16"), ("fp16", "bf16"), ("fp32", "fp16"), ("fp32", "bf16"), ("bf16", "f8"), ("bf16", "u2")]
+)
+@pytest.mark.parametrize("op", NORMS + ADD_NORMS)
+def test_a_weight_is_of_the_rows_dtype_or_fp32(op, rows, weight):
+    arrays = [array.astype(DTYPES[rows]) for array in inputs_of(op, 2, 8, "fp32").values()]
+    arrays[-1] = np.ones(8, DTYPES.get(weight, weight))
+    refused(TypeError, ["weight", "fp32" if weight in DTYPES else "float32"], getattr(numba_kernels, op), *arrays)
+
+
 @pytest.mark.parametrize("shape", [(7,), (9,), (1, 8), (8, 1)])
 def test_a_weight_of_the_wrong_shape(shape):
     x, r, _ = arrays()
@@ -70,6 +86,15 @@ def test_a_weight_with_a_stride():
 def test_rows_that_are_not_contiguous():
     x = np.arange(12, dtype=np.float32).reshape(3, 4).T
     refused(ValueError, ["input", "stride", "contiguous"], rmsnorm, x, np.ones(3, np.float32))
+
+
+def test_no_argument_with_rows_may_have_an_inner_stride():
+    (x, r, w), apart = arrays(), np.ones((2, 16), np.float32)[:, ::2]
+    refused(ValueError, ["input", "stride 2"], fused_add_rmsnorm, apart, r, w)
+    refused(ValueError, ["residual", "stride 2"], fused_add_rmsnorm, x, apart, w)
+    refused(ValueError, ["out", "stride 2"], rmsnorm, x, w, 1e-6, apart)
+    refused(ValueError, ["input", "stride 2"], silu_and_mul, apart)
+    refused(ValueError, ["out", "stride 2"], silu_and_mul, np.ones((2, 16), np.float32), apart)
 
 
 def test_leading_axes_that_would_need_a_copy_are_refused_not_copied():
@@ -141,6 +166,42 @@ def test_an_out_of_the_wrong_shape_or_dtype():
     x = np.ones((2, 8), np.float32)
     refused(ValueError, ["out", "(2, 4)"], silu_and_mul, x, np.ones((2, 8), np.float32))
     refused(TypeError, ["out", "fp16", "fp32"], silu_and_mul, x, np.ones((2, 4), np.float16))
+
+
+@pytest.mark.parametrize(
+    ("op", "elsewhere"),
+    [
+        ("fused_add_rmsnorm", "residual"),
+        ("fused_add_rmsnorm", "weight"),
+        ("rmsnorm", "weight"),
+        ("rmsnorm", "out"),
+        ("silu_and_mul", "out"),
+    ],
+)
+@pytest.mark.parametrize("device", [CPU, 1])
+def test_an_argument_on_another_device_than_the_input_is_named(monkeypatch, op, elsewhere, device):
+    """The input is said to be on the first GPU, and one more argument on the CPU or on the second."""
+
+    def describe(name, value):
+        return replace(arrays_module.describe(name, value), device=device if name == elsewhere else 0)
+
+    monkeypatch.setattr(operators, "describe", describe)
+    given = inputs_of(op, 2, 8, "fp32")
+    out = {"out": np.ones((2, 8), np.float32)} if elsewhere == "out" else {}
+    place = "the CPU" if device == CPU else "cuda:1"
+    words = [f"{elsewhere}: on {place} while input is on cuda:0"]
+    refused(ValueError, words, getattr(numba_kernels, op), *given.values(), **out)
+
+
+def test_memory_that_is_not_whole_elements_apart():
+    raw = np.zeros(65, np.uint8)[1:]
+    refused(ValueError, ["input", "whole elements"], silu_and_mul, raw.view(np.float32).reshape(2, 8))
+
+
+def test_a_row_too_wide_to_count():
+    row = arrays_module.Array("input", 0, (1, 2**31), (2**31, 1), "fp16", CPU, 0, False, None)
+    with pytest.raises(ValueError, match="input: rows of 2147483648 elements"):
+        arguments.check_row_width(row)
 
 
 def test_a_tensor_that_is_neither_on_the_cpu_nor_on_cuda():

@@ -7,6 +7,7 @@ import pytest
 from numba_kernels import tuning
 from numba_kernels.arrays import ITEMSIZE
 from numba_kernels.compile import assemble, compile_to_ptx
+from numba_kernels.plans import GatedPlan, NormPlan
 
 TARGETS = {
     (8, 0): tuning.Target("sm_80", shared_bytes=163 * 1024, processors=108),
@@ -106,3 +107,64 @@ def test_an_access_is_as_wide_as_every_address_allows():
     assert tuning.access_bytes(8, 2, 2) == 2
     assert tuning.access_bytes(1, 2, 0) == 2
     assert tuning.access_bytes(4, 4, 4) == 4
+
+
+ALIGNED, OFF = 4096, 4096 + 2  # addresses
+
+
+@pytest.mark.parametrize("place", ["x", "residual", "weight", "out"])
+def test_one_misaligned_address_makes_its_own_accesses_scalar(place):
+    row = {"rows": 1, "width": 4096, "x_stride": 4096, "residual_stride": 4096, "out_stride": 4096}
+    contract = {"adds_residual": True, "rounds_sum": False, "rounds_norm": False, "weight_bias": 0.0, "eps_bits": 0}
+    plan = NormPlan(**row, storage="bf16", weight="bf16", **contract)
+    addresses = tuple(OFF if name == place else ALIGNED for name in ("x", "residual", "weight", "out"))
+    spec = plan.spec(TARGETS[9, 0], addresses, False)
+    assert (spec.access, spec.weight_access) == ((16, 2) if place == "weight" else (2, 16))
+
+
+@pytest.mark.parametrize("place", ["x_stride", "residual_stride", "out_stride"])
+def test_one_odd_stride_makes_the_rows_accesses_scalar(place):
+    strides = {name: 4097 if name == place else 4096 for name in ("x_stride", "residual_stride", "out_stride")}
+    contract = {"adds_residual": True, "rounds_sum": False, "rounds_norm": False, "weight_bias": 0.0, "eps_bits": 0}
+    plan = NormPlan(rows=2, width=4096, **strides, storage="bf16", weight="bf16", **contract)
+    spec = plan.spec(TARGETS[9, 0], (ALIGNED,) * 4, False)
+    assert (spec.access, spec.weight_access) == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("width", "strides", "addresses", "access"),
+    [
+        (4096, (8192, 4096), (ALIGNED, ALIGNED), 16),
+        (4096, (8192, 4096), (OFF, ALIGNED), 2),
+        (4096, (8192, 4096), (ALIGNED, OFF), 2),
+        (4096, (8193, 4096), (ALIGNED, ALIGNED), 2),
+        (4096, (8192, 4097), (ALIGNED, ALIGNED), 2),
+        (4095, (8192, 4096), (ALIGNED, ALIGNED), 2),  # up lies off its alignment
+    ],
+)
+def test_whatever_is_misaligned_makes_a_gated_rows_accesses_scalar(width, strides, addresses, access):
+    x_stride, out_stride = strides
+    options = {"storage": "bf16", "activation": "silu", "rounds_activation": False}
+    plan = GatedPlan(rows=2, width=width, x_stride=x_stride, out_stride=out_stride, **options)
+    assert plan.spec(TARGETS[9, 0], addresses, False).access == access
+
+
+@pytest.mark.parametrize("kilobytes", [48, 64, 99, 163, 227])
+def test_no_width_asks_for_more_shared_memory_than_a_block_has(kilobytes):
+    target = tuning.Target("any", shared_bytes=kilobytes * 1024, processors=100)
+    kept = 0
+    for width in (*range(1, 70_000, 97), 3584, 16384, 32768, 131072):
+        for dtype in ITEMSIZE:
+            spec = norm(width, 16, dtype, target)
+            dynamic = tuning.dynamic_shared_bytes(spec, width)
+            kept += dynamic > 0
+            assert dynamic + tuning.SHARED_STATIC <= target.shared_bytes, width
+    assert kept > 0
+
+
+@pytest.mark.parametrize(("width", "row_in"), [(4096, "registers"), (33000, "shared"), (131072, "memory")])
+def test_a_block_has_no_more_static_shared_memory_than_is_counted(width, row_in):
+    spec = norm(width, 16, "bf16", TARGETS[8, 0])
+    assert spec.row_in == row_in
+    static = re.findall(r"\.shared \.align \d+ \.b8 \w+\[(\d+)\];", compile_to_ptx(spec, (8, 0)))
+    assert 0 < sum(map(int, static)) <= tuning.SHARED_STATIC

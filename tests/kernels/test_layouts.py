@@ -1,5 +1,7 @@
 """Where the rows lie: strides, alignment, axes, zero rows, other libraries' arrays. On the CPU replay."""
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import torch
 
 import numba_kernels
 
-from .rows import DTYPES, GATED, bits, call, inputs_of, random, to_torch
+from .rows import DTYPES, GATED, NORMS, bits, call, inputs_of, random, to_torch
 
 BF16 = ml_dtypes.bfloat16
 
@@ -32,13 +34,21 @@ def test_a_misaligned_argument_keeps_the_bits(which, dtype):
     assert np.array_equal(bits(residual), bits(want["residual"]))
 
 
+def test_a_misaligned_out_keeps_the_bits():
+    x, weight = random((2, 64), "bf16"), random((64,), "bf16", seed=1)
+    want = numba_kernels.rmsnorm(x, weight)
+    out = misaligned(np.zeros_like(want))
+    assert numba_kernels.rmsnorm(x, weight, out=out) is out
+    assert np.array_equal(bits(out), bits(want))
+
+
 @pytest.mark.parametrize("op", GATED)
 @pytest.mark.parametrize("width", [63, 64])
 def test_a_misaligned_gated_row_keeps_the_bits(op, width):
     x = random((2, 2 * width), "fp16")
     want = getattr(numba_kernels, op)(x)
     assert np.array_equal(bits(getattr(numba_kernels, op)(misaligned(x))), bits(want))
-    out = misaligned(want)
+    out = misaligned(np.zeros_like(want))
     assert getattr(numba_kernels, op)(x, out) is out
     assert np.array_equal(bits(out), bits(want))
 
@@ -51,6 +61,18 @@ def test_row_strides_are_honoured_and_the_gaps_untouched():
     numba_kernels.fused_add_rmsnorm(wide[:, :64], residual, np.ones(64, BF16))
     assert np.array_equal(bits(wide[:, :64]), bits(want["output"]))
     assert np.array_equal(bits(wide[:, 64:]), bits(kept[:, 64:]))
+
+
+@pytest.mark.parametrize("op", [*NORMS, *GATED])
+def test_an_out_inside_wider_rows_is_filled_and_its_gaps_untouched(op):
+    inputs = inputs_of(op, 3, 20, "bf16")
+    want = call(op, inputs)["output"]
+    wide = random((3, 33), "bf16", seed=5)
+    kept = wide.copy()
+    call(op, inputs, out=wide[:, 4:24])
+    assert np.array_equal(bits(wide[:, 4:24]), bits(want))
+    assert np.array_equal(bits(wide[:, :4]), bits(kept[:, :4]))
+    assert np.array_equal(bits(wide[:, 24:]), bits(kept[:, 24:]))
 
 
 def test_a_slice_of_a_wider_row_is_its_own_gate_and_up():
@@ -66,15 +88,40 @@ def test_leading_axes_flatten(shape):
     assert np.array_equal(bits(out.reshape(-1, 64)), bits(numba_kernels.rmsnorm(x.reshape(-1, 64), weight)))
 
 
+def far_apart(array):
+    """A copy of two rows, at element offsets that 32 bits can't hold; the memory between is never touched."""
+    stride = 2**31 + 64
+    buffer = np.empty(stride + array.shape[1], array.dtype)
+    rows = np.lib.stride_tricks.as_strided(buffer, array.shape, (stride * array.itemsize, array.itemsize))
+    rows[...] = array
+    return rows
+
+
 def test_rows_half_a_terabyte_of_offsets_apart_are_found():
-    stride = 2**31 + 64  # element offsets that 32 bits can't hold; the memory between is never touched
-    buffer = np.empty(stride + 64, np.float16)
-    x = np.lib.stride_tricks.as_strided(buffer, (2, 64), (2 * stride, 2))
-    x[...] = random((2, 64), "fp16")
-    weight = random((64,), "fp16", seed=1)
+    x, weight = far_apart(random((2, 64), "fp16")), random((64,), "fp16", seed=1)
     want = numba_kernels.rmsnorm(x.copy(), weight)
     numba_kernels.rmsnorm(x, weight, out=x)
     assert np.array_equal(bits(x.copy()), bits(want))
+
+
+def test_a_residual_so_far_apart_is_found():
+    inputs = inputs_of("fused_add_rmsnorm", 2, 64, "fp16")
+    want = call("fused_add_rmsnorm", inputs)
+    residual = far_apart(inputs["residual"])
+    numba_kernels.fused_add_rmsnorm(inputs["input"], residual, inputs["weight"])
+    assert np.array_equal(bits(inputs["input"]), bits(want["output"]))
+    assert np.array_equal(bits(residual.copy()), bits(want["residual"]))
+
+
+def test_gates_and_ups_so_far_apart_are_found():
+    x = random((2, 128), "fp16")
+    assert np.array_equal(bits(numba_kernels.silu_and_mul(far_apart(x))), bits(numba_kernels.silu_and_mul(x)))
+
+
+def test_a_gated_out_so_far_apart_is_found():
+    x, out = random((2, 128), "fp16"), far_apart(np.zeros((2, 64), np.float16))
+    numba_kernels.silu_and_mul(x, out)
+    assert np.array_equal(bits(out.copy()), bits(numba_kernels.silu_and_mul(x)))
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (2, 0, 8)])
@@ -83,6 +130,15 @@ def test_zero_rows_return_with_their_shape(shape):
     assert numba_kernels.rmsnorm(x, np.ones(8, np.float32)).shape == shape
     assert numba_kernels.silu_and_mul(x).shape == (*shape[:-1], 4)
     assert numba_kernels.fused_add_rmsnorm(x, x.copy(), np.ones(8, np.float32)) is None
+
+
+def test_one_row_is_called_without_a_warning():
+    """numba's own launch warns of a grid below the GPU's size."""
+    x = random((1, 4096), "bf16")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        numba_kernels.fused_add_rmsnorm(x, x.copy(), np.ones(4096, BF16))
+        numba_kernels.silu_and_mul(x)
 
 
 def test_out_may_be_the_input_of_rmsnorm():

@@ -2,9 +2,13 @@
 
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 from torch.library import opcheck
 
 import numba_kernels
@@ -40,6 +44,12 @@ def test_an_out_argument_is_kept_too():
     out = torch.empty_like(x)
     compiled(x, out)
     assert torch.equal(out, numba_kernels.gemma_rmsnorm(x, weight))
+
+
+@pytest.mark.parametrize("name", ["fused_add_rmsnorm", "gemma_add_rmsnorm", "rmsnorm", "gemma_rmsnorm_out"])
+def test_an_eps_that_is_not_passed_is_one_millionth(name):
+    (eps,) = [a for a in getattr(ops, name).default._schema.arguments if a.name == "eps"]
+    assert eps.default_value == 1e-6
 
 
 @pytest.mark.parametrize("name", ["fused_add_rmsnorm", "add_rmsnorm", "gemma_fused_add_rmsnorm", "gemma_add_rmsnorm"])
@@ -87,3 +97,13 @@ def test_numpy_2_5_is_refused_with_the_cure():
     code = "import numpy; numpy.__version__ = '2.5.0'\ntry:\n import numba_kernels\nexcept ImportError as error: print(error)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'numpy<2.5'" in run.stdout
+
+
+def test_an_install_brings_no_numpy_that_breaks_numba_cuda():
+    project = tomllib.loads((Path(numba_kernels.__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    needed = {r.name: r.specifier for r in map(Requirement, project["dependencies"])}
+    assert not needed["numpy"].contains("2.5.0")
+    assert needed["numpy"].contains(version("numpy"))
+    extras = [Requirement(text) for name in ("cu12", "cu13") for text in project["optional-dependencies"][name]]
+    for specifier in (needed["numba-cuda"], *(r.specifier for r in extras)):  # one version, and no other
+        assert str(specifier) == f"=={version('numba-cuda')}"

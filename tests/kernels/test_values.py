@@ -39,7 +39,7 @@ def test_the_fp16_row_that_rounds_to_the_same_residual(code, output):
     assert residual.tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize("width", [1, 3, 111, 3584, 4096, 16384, 131072])
+@pytest.mark.parametrize("width", [1, 3, 111, 3584, 4096, 16384, 32768, 131072])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_width_gives_the_row_norm_and_a_bit_exact_residual(width, dtype):
     inputs = inputs_of("fused_add_rmsnorm", 2, width, dtype, seed=width)
@@ -51,7 +51,7 @@ def test_every_width_gives_the_row_norm_and_a_bit_exact_residual(width, dtype):
         assert np.count_nonzero(apart) <= 1e-3 * apart.size + 1
 
 
-@pytest.mark.parametrize("width", [1, 3, 111, 128, 1024, 4096])
+@pytest.mark.parametrize("width", [1, 3, 111, 128, 1024, 3584, 4096])
 @pytest.mark.parametrize("op", NORMS + ADD_NORMS)
 def test_the_norms_agree_with_the_plain_arithmetic(op, width):
     inputs = inputs_of(op, 3, width, "bf16", seed=7)
@@ -107,6 +107,32 @@ def test_eps_is_inside_the_root_and_fp32():
     assert abs(out[0, 0] - h / math.sqrt(h * h + np.float32(1e-6))) < 2**-11
 
 
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_an_eps_that_is_nothing_in_fp16_counts(dtype):
+    """1e-8 beside a mean square of 1.5e-8: rounded to fp16 it would be 0, and the output 29 % larger."""
+    x = np.full((1, 8), 2.0**-13, DTYPES[dtype])
+    out = numba_kernels.rmsnorm(x, np.ones(8, DTYPES[dtype]), eps=1e-8)
+    assert (out == np.float64(2.0**-13 / math.sqrt(2.0**-26 + 1e-8)).astype(DTYPES[dtype])).all()
+
+
+@pytest.mark.parametrize("op", NORMS + ADD_NORMS)
+def test_an_eps_that_is_not_passed_is_one_millionth(op):
+    """D = 32, |x| = 0.058: bfloat16's own 2^-7 would make the output 1.8 times too small. In fp32 and smaller, 1e-5 shows too."""
+
+    def without_eps(inputs):
+        arrays = [array.copy() for array in inputs.values()]
+        out = getattr(numba_kernels, op)(*arrays)
+        return arrays[0] if out is None else out
+
+    signs = np.tile([1.0, -1.0], 16)[None]
+    row = {"input": signs * 0.058, "residual": 0 * signs, "weight": np.full(32, 0.0 if "gemma" in op else 1.0)}
+    row = {name: row[name].astype(BF16) for name in inputs_of(op, 1, 32, "bf16")}
+    assert without_eps(row).tolist() == signs.tolist()
+    small = inputs_of(op, 2, 32, "fp32", scale=0.02)
+    assert np.array_equal(without_eps(small), call(op, small, eps=1e-6)["output"])
+    assert not np.array_equal(without_eps(small), call(op, small, eps=1e-5)["output"])
+
+
 @pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0, 1e2, 1e4])
 def test_rows_of_any_scale_are_normalised(scale):
     inputs = inputs_of("rmsnorm", 2, 256, "bf16", scale=scale)
@@ -129,6 +155,31 @@ def test_a_nan_or_an_infinity_reaches_the_whole_row_and_no_other(place):
     out = numba_kernels.rmsnorm(x, np.ones(111, BF16)).astype(np.float32)
     assert np.isnan(out[1, place])
     assert (np.delete(out[1], place) == 0).all()
+
+
+NANS = {"fp32": (0x7F800001, 0x7FFFFFFF, 0xFFC00000), "fp16": (0x7C01, 0x7FFF, 0xFE00), "bf16": (0x7F81, 0x7FFF, 0xFFC0)}
+
+
+def nans(op, dtype):
+    """Inputs with NaNs of several bit patterns, in one input at a time: in gate and up, and in a weight of either dtype."""
+    for name in inputs_of(op, 4, 20, dtype):
+        for start in (0, 20) if op in GATED else (0,):
+            for weight_dtype in {dtype, "fp32"} if name == "weight" else {dtype}:
+                inputs = inputs_of(op, 4, 20, dtype, weight_dtype=weight_dtype)
+                for k, word in enumerate(NANS[weight_dtype if name == "weight" else dtype]):
+                    bits(inputs[name])[k if name == "weight" else (k, start + k)] = word
+                yield inputs
+
+
+@pytest.mark.parametrize("op", NORMS + ADD_NORMS + GATED)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_nan_is_lost_whatever_its_bits_and_whichever_input_holds_it(op, dtype):
+    for inputs in nans(op, dtype):
+        got, want = call(op, inputs), expected(op, inputs)
+        for name in want:
+            nan = np.isnan(want[name].astype(np.float32))
+            assert nan.any() or name == "residual"
+            assert np.array_equal(np.isnan(got[name].astype(np.float32)), nan)
 
 
 @pytest.mark.parametrize("op", GATED)

@@ -192,6 +192,29 @@ def test_one_bit_of_the_residual_is_a_reason():
     assert "row 1, column 5" in verdict.reasons[0]
 
 
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("op", NORMS + GATED)
+def test_one_wrong_element_is_a_reason(op, dtype):
+    inputs, case = inputs_of(op, 8, 512, dtype), contract(op)
+    output = evaluate(op, inputs, case)["output"]
+    for row, column in ((0, 0), (3, 200), (7, 511)):
+        outputs = {**evaluate(op, inputs, case), "output": output.clone()}
+        outputs["output"][row, column] *= 1.02
+        assert not judge(op, inputs, outputs, case).conforms
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("op", NORMS)
+def test_zeros_do_not_conform_however_small_the_right_values_are(op, dtype):
+    """The right values are below 4e-6, far below every published tolerance."""
+    inputs, case = inputs_of(op, 4, 64, dtype), contract(op)
+    inputs["weight"] = torch.full((64,), 1e-6) - case.weight_bias  # fp32: a 16-bit -1 + 1e-6 would be -1
+    outputs = evaluate(op, inputs, case)
+    assert 0 < float(outputs["output"].abs().max()) < 4e-6
+    assert judge(op, inputs, outputs, case).conforms
+    assert not judge(op, inputs, {**outputs, "output": torch.zeros_like(outputs["output"])}, case).conforms
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("op", NORMS + GATED)
 def test_a_non_finite_output_from_finite_inputs_is_a_reason(op, bad):
