@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from difftest.bench.machine import card, clocks, versions
 
-OPS = ("fused_add_rmsnorm", "rmsnorm", "silu_and_mul")
+OPS = ("fused_add_rmsnorm", "silu_and_mul")
 # A process of its own, so that nothing is loaded yet. Torch and its CUDA context are there before the clock starts.
 PROGRAM = """
 import sys, time

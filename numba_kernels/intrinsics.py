@@ -75,10 +75,16 @@ def _is_buffer(kind) -> bool:
 
 
 class Format:
-    """How one storage dtype keeps its values: itemsize in bytes, and the conversion of words to fp32 and back."""
+    """How one storage dtype keeps its values: itemsize in bytes, and the conversion of words to fp32 and back.
+
+    ``suffix`` is PTX's name of it; ``minus_zero`` and ``one`` are the bits of -0 and 1.
+    """
 
     name: str
     itemsize: int
+    suffix: str
+    minus_zero: int
+    one: int
 
     def widen(self, builder, word, bits: int) -> list:
         """The fp32 values in one word of ``bits`` bits, first element first."""
@@ -91,6 +97,7 @@ class Format:
 
 class _Float32(Format):
     name, itemsize = "fp32", 4
+    suffix, minus_zero, one = "f32", 0x80000000, 0x3F800000
 
     def widen(self, builder, word, bits):
         return [builder.bitcast(word, F32)]
@@ -101,6 +108,7 @@ class _Float32(Format):
 
 class _BFloat16(Format):
     name, itemsize = "bf16", 2
+    suffix, minus_zero, one = "bf16", 0x8000, 0x3F80
 
     def widen(self, builder, word, bits):
         if bits == 16:
@@ -130,6 +138,7 @@ class _BFloat16(Format):
 
 class _Float16(Format):
     name, itemsize = "fp16", 2
+    suffix, minus_zero, one = "f16", 0x8000, 0x3C00
 
     def widen(self, builder, word, bits):
         if bits == 16:
@@ -300,6 +309,51 @@ def make_narrow(fmt: Format, count: int) -> Callable[..., Any]:
         return _words_type(fmt, count)(types.UniTuple(types.float32, count)), codegen
 
     return narrow
+
+
+def _make_rounded(fmt: Format, count: int, on_gpu: Callable[..., Any], on_cpu: Callable[..., Any]) -> Callable[..., Any]:
+    """``operation(words, words) -> words``, rounded once to the storage dtype.
+
+    On the GPU one fused multiply-add on a word, two elements at a time. The CPU's way by fp32 gives the same bits: fp32 has more
+    than twice the digits of a 16-bit format, and two to spare, so that rounding twice is rounding once.
+    """
+    bits = _word_bits(fmt, count)
+    per_word = bits // (8 * fmt.itemsize)
+    kind = ir.IntType(bits)
+
+    def both(value: int):
+        return kind(value | value << 16 if per_word == 2 else value)
+
+    @intrinsic
+    def operation(typingctx, left, right):
+        def codegen(context, builder, sig, args):
+            found = []
+            for a, b in zip(*(_elements(builder, vector, words_in(fmt, count)) for vector in args), strict=True):
+                if _on_gpu(builder) and fmt.itemsize == 2:
+                    first, second, third = on_gpu(a, b, both)
+                    text = f"fma.rn.{fmt.suffix}{'x2' if per_word == 2 else ''} $0, $1, $2, $3;"
+                    register = "r" if per_word == 2 else "h"
+                    constraints = f"={register},{register},{register},{register}"
+                    found.append(_asm(builder, text, kind, constraints, [first, second, third]))
+                else:
+                    pairs = zip(fmt.widen(builder, a, bits), fmt.widen(builder, b, bits), strict=True)
+                    found.append(fmt.narrow(builder, [on_cpu(builder, x, y) for x, y in pairs]))
+            return _tuple(context, builder, sig.return_type, found)
+
+        words = _words_type(fmt, count)
+        return words(words, words), codegen
+
+    return operation
+
+
+def make_rounded_sum(fmt: Format, count: int) -> Callable[..., Any]:
+    """``rounded_sum(words, words) -> words``: elementwise sums in the storage dtype."""
+    return _make_rounded(fmt, count, lambda a, b, both: (a, both(fmt.one), b), lambda builder, x, y: builder.fadd(x, y))
+
+
+def make_rounded_product(fmt: Format, count: int) -> Callable[..., Any]:
+    """``rounded_product(words, words) -> words``: elementwise products in the storage dtype. (-0 added changes no product.)"""
+    return _make_rounded(fmt, count, lambda a, b, both: (a, b, both(fmt.minus_zero)), lambda builder, x, y: builder.fmul(x, y))
 
 
 @intrinsic

@@ -72,14 +72,31 @@ def _memory(spec: NormSpec):
     )
 
 
+def _make_hidden(spec: NormSpec):
+    """``hidden(x_words, residual_words) -> fp32 vector``: what is squared and normalised, where R0 and R1 part."""
+    storage = nv.FORMATS[spec.storage]
+    widen, rounded_sum = nv.make_widen(storage, spec.leaf), nv.make_rounded_sum(storage, spec.leaf)
+    if spec.rounds_sum and storage.itemsize == 2:
+
+        @cuda.jit(device=True, inline="always")
+        def hidden(x_words, residual_words):
+            return widen(rounded_sum(x_words, residual_words))
+
+    else:
+
+        @cuda.jit(device=True, inline="always")
+        def hidden(x_words, residual_words):
+            return nv.vector_add(widen(x_words), widen(residual_words))
+
+    return hidden
+
+
 def _make_scaling(spec: NormSpec):
     """``scaled(h, rstd, weight_words, bias_bits) -> words``: where W0 and W1 part, and Gemma's bias."""
-    widen, narrow = (
-        nv.make_widen(nv.FORMATS[spec.storage], spec.leaf),
-        nv.make_narrow(nv.FORMATS[spec.storage], spec.leaf),
-    )
-    widen_weight = nv.make_widen(nv.FORMATS[spec.weight], spec.leaf)
-    ROUNDS_NORM, BIAS = spec.rounds_norm, float32(spec.weight_bias or 0.0)
+    storage, weight = nv.FORMATS[spec.storage], nv.FORMATS[spec.weight]
+    widen, narrow = nv.make_widen(storage, spec.leaf), nv.make_narrow(storage, spec.leaf)
+    widen_weight, rounded_product = nv.make_widen(weight, spec.leaf), nv.make_rounded_product(storage, spec.leaf)
+    ROUNDS_NORM, BIAS = spec.rounds_norm and storage.itemsize == 2, float32(spec.weight_bias or 0.0)
 
     if ROUNDS_NORM:
 
@@ -100,18 +117,24 @@ def _make_scaling(spec: NormSpec):
             gain = nv.vector_add(widen_weight(words), nv.float_from_bits(bias_bits))
             return narrow(nv.vector_mul(normalised(h, rstd), gain))
 
-    elif spec.weight_bias == 0.0:
-
-        @cuda.jit(device=True, inline="always")
-        def scaled(h, rstd, words, bias_bits):
-            return narrow(nv.vector_mul(normalised(h, rstd), widen_weight(words)))
-
-    else:
+    elif spec.weight_bias != 0.0:
 
         @cuda.jit(device=True, inline="always")
         def scaled(h, rstd, words, bias_bits):
             gain = nv.vector_add(widen_weight(words), BIAS)
             return narrow(nv.vector_mul(normalised(h, rstd), gain))
+
+    elif ROUNDS_NORM and weight == storage:
+
+        @cuda.jit(device=True, inline="always")
+        def scaled(h, rstd, words, bias_bits):
+            return rounded_product(narrow(nv.vector_mul(h, rstd)), words)
+
+    else:
+
+        @cuda.jit(device=True, inline="always")
+        def scaled(h, rstd, words, bias_bits):
+            return narrow(nv.vector_mul(normalised(h, rstd), widen_weight(words)))
 
     return scaled
 
@@ -175,9 +198,14 @@ def _make_share_sums(spec: NormSpec):
 
 def _held(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
-    scaled, warp_sums, share_sums = _make_scaling(spec), make_warp_sums(spec.partials), _make_share_sums(spec)
+    hidden, scaled, share_sums, warp_sums = (
+        _make_hidden(spec),
+        _make_scaling(spec),
+        _make_share_sums(spec),
+        make_warp_sums(spec.partials),
+    )
     first_of, offset_of, inside, jump_of = _make_ownership(spec)
-    ADDS, ROUNDS_SUM, PDL, EXACT, EARLY = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.exact, spec.early
+    ADDS, PDL, EXACT, EARLY = spec.adds_residual, spec.pdl, spec.exact, spec.early
     LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
     AT_START, AT_LOADED, PREFETCH, AHEAD = spec.release == "start", spec.release == "loaded", spec.prefetch, spec.ahead
     SEGMENT, ALL, CLUSTER = 32 * CHAIN * LEAF, PARTIALS * WARPS * spec.cluster, spec.cluster
@@ -239,23 +267,19 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
             # h = x + residual in fp32. All loads come before the first store and no branch parts them: all are in flight at once.
             for i in range(HELD):
                 jump = jump_of(i, mine, room)
-                h = widen(load(x, x_mine, jump))
-                if ADDS:
-                    h = nv.vector_add(h, widen(load(residual, residual_mine, jump)))
+                words = load(x, x_mine, jump)
+                h = hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words)
                 nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(i, room), h))
                 if i < EARLY:
                     nv.put(gains, int64(i), load_weight(weight, int64(mine), jump))
             if PDL and AT_LOADED:
                 nv.release_dependents()
 
-            # The new residual is that sum rounded once; R1 goes on with what was stored.
+            # The new residual is h rounded once.
             if ADDS:
                 for i in range(HELD):
                     if inside(i, room):
-                        stored = narrow(get(values, int64(i)))
-                        store(residual, residual_mine, offset_of(i), stored)
-                        if ROUNDS_SUM:
-                            nv.put(values, int64(i), widen(stored))
+                        store(residual, residual_mine, offset_of(i), narrow(get(values, int64(i))))
 
             # The sum of squares: leaves and chains by lane, segments by warp, the row by everybody.
             for k in range(PARTIALS):
@@ -272,10 +296,8 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                 else:
                     cuda.syncthreads()
                 total = sum_segments(segment_sums, sums, segments, lane)
-            elif PARTIALS > 1:
-                total = butterfly(warp_sums(partial, lane), 16, SHARE)
             else:
-                total = butterfly(partial[0], LANES // 2, 1)
+                total = butterfly(warp_sums(partial, lane), 16, SHARE) if PARTIALS > 1 else butterfly(partial[0], LANES // 2, 1)
             rstd = nv.rsqrt(nv.fma(total, nv.float_from_bits(share_bits), nv.float_from_bits(eps_bits)))
 
             for i in range(HELD):
@@ -294,9 +316,9 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
 
 def _streamed(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
-    scaled, share_sums = _make_scaling(spec), _make_share_sums(spec)
+    hidden, scaled, share_sums = _make_hidden(spec), _make_scaling(spec), _make_share_sums(spec)
     first_of, offset_of, inside, jump_of = _make_ownership(spec)
-    ADDS, ROUNDS_SUM, PDL, SHARED = spec.adds_residual, spec.rounds_sum, spec.pdl, spec.row_in == "shared"
+    ADDS, PDL, SHARED = spec.adds_residual, spec.pdl, spec.row_in == "shared"
     LEAF, CHAIN, PARTIALS, WARPS = spec.leaf, spec.chain, spec.partials, spec.warps
     AT_START, AT_LOADED, HELD, EXACT = spec.release == "start", spec.release == "loaded", spec.partials * spec.chain, spec.exact
     VALUES, SEGMENT_BITS = HELD * LEAF, _log2(32 * CHAIN * LEAF)
@@ -331,15 +353,12 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
         for n in range(rounds):
             for i in range(HELD):
                 jump = jump_of(n * HELD + i, mine, room)
-                h = widen(load(x, x_mine, jump))
-                if ADDS:
-                    h = nv.vector_add(h, widen(load(residual, residual_mine, jump)))
+                words = load(x, x_mine, jump)
+                h = hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words)
                 nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(n * HELD + i, room), h))
             for i in range(HELD):
                 if ADDS and SHARED and inside(n * HELD + i, room):
                     store(residual, residual_mine, offset_of(n * HELD + i), narrow(get(values, int64(i))))
-                if ROUNDS_SUM:
-                    nv.put(values, int64(i), widen(narrow(get(values, int64(i)))))
                 if SHARED:
                     slot = (n * HELD + i) * (WARPS * 32) + thread
                     for j in range(LEAF):
@@ -365,18 +384,14 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
                         values[i * LEAF + j] = row_values[j * slots + slot]
                 else:
                     jump = jump_of(n * HELD + i, mine, room)
-                    h = widen(load(x, x_mine, jump))
-                    if ADDS:
-                        h = nv.vector_add(h, widen(load(residual, residual_mine, jump)))
-                    nv.put(values, int64(i), h)
+                    words = load(x, x_mine, jump)
+                    nv.put(values, int64(i), hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words))
             for i in range(HELD):
                 offset = offset_of(n * HELD + i)
                 if inside(n * HELD + i, room):
                     h = get(values, int64(i))
                     if ADDS and not SHARED:
                         store(residual, residual_mine, offset, narrow(h))
-                    if ROUNDS_SUM and not SHARED:
-                        h = widen(narrow(h))
                     store(out, out_mine, offset, scaled(h, rstd, load_weight(weight, weight_mine, offset), bias_bits))
 
     return norm_kernel
