@@ -27,6 +27,7 @@ from .rewrite import JIT_OPTIONS, Program, is_device_function, python_function, 
 from .sites import Fault
 
 MAX_THREADS = 1024  # a block, as on every CUDA device
+MOST_REPEATED = 1 << 29  # bytes of arrays that the fast form keeps a copy of, to find a fault's line in a second run
 IMAGE_BYTES = 1 << 16  # a thread's arguments and live variables; a few hundred bytes in practice
 
 _PLAIN = """
@@ -167,7 +168,8 @@ class ReplayKernel:
         """Run ``grid`` blocks of ``block`` threads; arrays among ``args`` are written in place.
 
         ``schedule_seed``: the order of warps and lanes between waits is drawn from it; None runs them in order. Raises a
-        :class:`ReplayError` that names kernel, line, block and thread; the arrays then hold what was written so far.
+        :class:`ReplayError` that names kernel, line, block and thread (no line from the fast form beyond 512 MiB of arrays); the
+        arrays then hold what was written so far.
         """
         made = self._get()
         program = made.program
@@ -181,11 +183,12 @@ class ReplayKernel:
             raise ValueError(f"{program.name}: an empty grid {grid3}")
         settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed)
         arrays = [a for a in args if isinstance(a, np.ndarray) and a.flags.writeable]
-        before = [a.copy() for a in arrays] if self.check == "fast" else []
+        repeatable = self.check == "fast" and sum(a.nbytes for a in arrays) <= MOST_REPEATED
+        before = [a.copy() for a in arrays] if repeatable else []
         try:
             _Launch(made, *settings).run(tuple(args))
         except ReplayError as error:
-            if error.line or self.check != "fast":
+            if error.line or not repeatable:
                 raise
             # The fast form doesn't record lines: run the same launch again, from the same memory, in the form that does.
             for array, old in zip(arrays, before, strict=True):

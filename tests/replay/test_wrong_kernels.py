@@ -537,3 +537,18 @@ def test_the_line_of_a_fault_is_found_again_from_the_same_memory():
     x = np.zeros(9)
     found(kernel, OutOfBounds, 1, x)
     assert x[8] == 1
+
+
+def test_arrays_too_large_to_copy_cost_the_line_of_a_fault_and_nothing_else(monkeypatch):
+    def kernel(x):
+        x[cuda.threadIdx.x + 1] = 1
+
+    x = np.zeros(4)
+    monkeypatch.setattr("numba_kernels.replay.launch.MOST_REPEATED", x.nbytes - 1)
+    with pytest.raises(OutOfBounds, match="thread 3") as caught:
+        ReplayKernel(kernel, check="fast").launch(1, 4, (x,))
+    assert not caught.value.line
+    monkeypatch.setattr("numba_kernels.replay.launch.MOST_REPEATED", x.nbytes)
+    with pytest.raises(OutOfBounds) as caught:
+        ReplayKernel(kernel, check="fast").launch(1, 4, (x,))
+    assert caught.value.line
