@@ -12,6 +12,8 @@ import click
 EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage (or cases that prove nothing), 3 the environment
 lacks what was asked for, 130 interrupted before a difference was found."""
 
+BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
+
 
 class OneLineErrors(click.Group):
     """A group whose errors are one line on standard error, and whose commands return their exit status."""
@@ -95,6 +97,7 @@ def main() -> None:
 @click.option("--cases", default=7, metavar="N", show_default=True, help="Random cases beside the grid of widths and regimes.")
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new case after this time.")
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
+@click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write a matrix as a Markdown page.")
 @file_options
 def difftest(**options: Any) -> int:
@@ -113,6 +116,7 @@ def difftest(**options: Any) -> int:
 @click.option("--candidate", default="", metavar="NAME|FILE.py:FUNCTION", help="Another candidate than the case's own.")
 @click.option("--against", default="", metavar="NAMES", help="Other references than the case's own.")
 @click.option("--device", default="", metavar="auto|cpu|cuda[:N]", help="Another device than the case's own.")
+@click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)
 @file_options
 def replay(case: str, **options: Any) -> int:
     """Run one saved CASE again: a case file, or FILE.json#INDEX of a run's JSON."""

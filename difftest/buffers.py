@@ -6,7 +6,7 @@ Imports torch, `difftest.cases`, `difftest.dtypes` and `difftest.regimes`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -99,11 +99,12 @@ def allocate_output(case: Case, device: torch.device) -> Buffer:
     return allocate("output", case.lead, case.width, DTYPES[case.dtype], device, padding=case.padding, offset=offset)
 
 
-def allocate_inputs(case: Case, device: torch.device) -> dict[str, Buffer]:
-    """The case's inputs, filled with its regime's values, in its layout."""
+def allocate_inputs(case: Case, device: torch.device, values: Mapping[str, torch.Tensor] | None = None) -> dict[str, Buffer]:
+    """The case's inputs in its layout, filled with the values given, or with its regime's."""
     dtype = DTYPES[case.dtype]
     weight_dtype = DTYPES[case.weight_dtype or case.dtype]
-    values = regimes.draw(case.regime, case.operator, case.rows, case.width, dtype, weight_dtype, case.seed)
+    if values is None:
+        values = regimes.draw(case.regime, case.operator, case.rows, case.width, dtype, weight_dtype, case.seed)
     buffers = {}
     for name in case.operator.inputs:
         weight = name == "weight"

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from difftest import extras, html, junit, options, plots, record, regimes, report, session, summary
-from difftest.candidates import operators_of, resolve
+from difftest import extras, html, junit, options, plots, record, regimes, report, session, stability, summary
+from difftest.candidates import is_file, operators_of, resolve
 from difftest.cases import Case, Request, generate
 from difftest.dtypes import DTYPES
 from difftest.environment import environment
@@ -21,6 +21,8 @@ from difftest.errors import LackingError, UsageError
 from difftest.matrix import command as matrix_command
 from difftest.run import Result
 from reference.operators import OPERATORS
+
+STRICT = "--batch-invariant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def difftest(
     cases: int,
     time_budget: float | None,
     workers: int | None,
+    batch_invariant: bool = False,
     markdown: Path | None = None,
     files: Files,
 ) -> int:
@@ -80,7 +83,8 @@ def difftest(
     Several candidates make a matrix, `difftest.matrix`, which calls each under the contract that it claims.
     """
     if matrix_command.is_matrix(candidate):
-        for option, given in (("--contract", contract), ("--html", files.html), ("--junit", files.junit)):
+        single = {"--contract": contract, "--html": files.html, "--junit": files.junit, STRICT: batch_invariant}
+        for option, given in single.items():
             if given:
                 raise UsageError(f"{option}: a matrix has none; give one --candidate")
         return matrix_command.matrix(
@@ -129,6 +133,8 @@ def difftest(
         options.words("--against", against),
         session.default_workers(candidate, request.device) if workers is None else workers,
         time_budget,
+        frozenset(range(len(planned))) if is_file(candidate) else stability.chosen(planned),
+        batch_invariant,
     )
     files.check()
     notes = [f"{op} has no contract {contract}: not run" for op in without]
@@ -138,19 +144,26 @@ def difftest(
         "dtypes": request.dtypes,
         "widths": request.widths,
         "seed": seed,
+        "batch_invariant": batch_invariant,
     }
     return _run(plan, files, asked, request, notes)
 
 
-def replay(spec: str, *, candidate: str, against: str, device: str, files: Files) -> int:
-    """Runs one saved case again, as it was or with another candidate, reference or device. Returns the exit status."""
+def replay(spec: str, *, candidate: str, against: str, device: str, batch_invariant: bool = False, files: Files) -> int:
+    """Runs one saved case again, as it was or with another candidate, reference or device. Returns the exit status.
+
+    The case is called again and in parts even if it was not when it was saved. The same candidate is held to
+    batch invariance if it was.
+    """
     case, saved = record.load_case(spec)
     where = options.device(device or case.device)
     chosen = candidate or str(saved.get("candidate", "numba"))
     references = options.words("--against", against or str(saved.get("against", "torch")))
     files.check()
     moved = Case.from_json({**case.to_json(), "device": where})
-    return _run(session.Plan([moved], chosen, references), files, {"replay": spec})
+    strict = batch_invariant or (not candidate and bool((saved.get("stability") or {}).get("batch_invariant")))
+    plan = session.Plan([moved], chosen, references, again=frozenset([0]), batch_invariant=strict)
+    return _run(plan, files, {"replay": spec, "batch_invariant": strict})
 
 
 def _run(
@@ -171,7 +184,9 @@ def _run(
         outcome = session.run(plan, on_case)
     found = summary.worst(outcome.results)
     repeat = _ways_to_repeat(found, plan, request, files.failures) if found else {}
-    report.results(screen, outcome, repeat)
+    remarked = summary.remarked(outcome.results)
+    strictly = report.command_line(*_narrowed(remarked, plan, request), STRICT) if remarked and request else f"with {STRICT}"
+    report.results(screen, outcome, repeat, strictly)
     wanted = {"candidate": plan.candidate, "against": list(plan.against), **asked}
     files.write(record.document(outcome, where, wanted), outcome)
     return summary.exit_status(outcome)
@@ -226,4 +241,6 @@ def _narrowed(found: Result, plan: session.Plan, request: Request) -> list[objec
     for option, (value, default) in defaults.items():
         if value != default:
             words += [option, value]
+    if plan.batch_invariant:
+        words.append(STRICT)
     return words

@@ -31,7 +31,10 @@ _PAGE = """<!doctype html>
 <p>{% for name, value in document.environment.items() %}{{ name }} {{ value }}
 {{- ", " if not loop.last }}{% endfor %}</p>
 <p>{{ outcome.results | length }} comparisons in {{ "%.1f" | format(outcome.seconds) }} s
-{%- if outcome.not_run %}; {{ outcome.not_run }} cases were not run{% endif %}</p>
+{%- if outcome.not_run %}; {{ outcome.not_run }} cases were not run{% endif %}
+{%- if document.stability.cases %}; {{ document.stability.cases }} cases called again and in parts:
+{{ document.stability.changing }} change from run to run, {{ document.stability.batch_dependent }} depend on the batch
+{%- endif %}</p>
 <table><tr><th>operator<th>dtype<th>against<th>cases<th>output mismatches<th>max ULP
 <th>residual mismatches<th>verdict</tr>
 {% for group, totals in groups %}
@@ -62,6 +65,11 @@ _PAGE = """<!doctype html>
 {{ c.worst.apart }}</code></p>
 {% endfor %}</details>{% endfor %}
 {% if differing | length > most %}<p>... and {{ differing | length - most }} more</p>{% endif %}
+{% if remarked %}<h2>Remarks</h2><ul>
+{% for result in remarked[:most] %}
+<li>{{ describe(result.case) }}: {{ result.remarks | join("; ") }}</li>
+{% endfor %}</ul>{% endif %}
+{% if remarked | length > most %}<p>... and {{ remarked | length - most }} more</p>{% endif %}
 {% if document.skipped %}<h2>Skipped</h2><ul>
 {% for skip in document.skipped %}
 <li>{{ skip.op }} {{ skip.dtype }} against {{ skip.against }}, {{ skip.cases }} cases: {{ skip.reason }}</li>
@@ -71,7 +79,7 @@ _PAGE = """<!doctype html>
 
 
 def write(path: Path, document: Mapping[str, Any], outcome: Outcome) -> None:
-    """Writes the page: verdict, table, histograms, the differing cases, what was skipped."""
+    """Writes the page: verdict, table, histograms, the differing cases, remarks, what was skipped."""
     import jinja2
 
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(_PAGE)
@@ -80,6 +88,7 @@ def write(path: Path, document: Mapping[str, Any], outcome: Outcome) -> None:
         outcome=outcome,
         groups=[(group, _with_all_outputs(group)) for group in summary.groups(outcome.results)],
         differing=sorted((r for r in outcome.results if r.differs), key=summary.severity, reverse=True),
+        remarked=[r for r in summary.called_again(outcome.results) if r.remarks],
         most=MOST_CASES,
         bins=bins,
         length=_length,

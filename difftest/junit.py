@@ -12,7 +12,7 @@ from difftest.session import Outcome
 
 
 def write(path: Path, outcome: Outcome) -> None:
-    """One suite for each operator, dtype and reference; differing cases are failures, skipped ones are skipped."""
+    """One suite for each operator, dtype and reference; differing cases fail, skipped ones are skipped, remarks are output."""
     suites = ElementTree.Element("testsuites", name="difftest", time=f"{outcome.seconds:.3f}")
     skipped: dict[tuple[str, str, str], list] = {}
     for skip in outcome.skips:
@@ -42,6 +42,8 @@ def _suite(parent: ElementTree.Element, key: tuple[str, str, str], results: list
             ElementTree.SubElement(test, "failure", message=_clean(result.reasons[0])).text = _clean("\n".join(result.reasons))
         elif not result.evidence:
             ElementTree.SubElement(test, "skipped", message=f"no evidence: {', '.join(result.vacuous) or 'no elements'}")
+        if result.remarks:
+            ElementTree.SubElement(test, "system-out").text = _clean("\n".join(result.remarks))
     for skip in skips:
         test = ElementTree.SubElement(suite, "testcase", classname=name, name=describe(skip.case))
         ElementTree.SubElement(test, "skipped", message=_clean(skip.reason))

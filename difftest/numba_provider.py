@@ -23,6 +23,7 @@ class NumbaProvider:
 
     name = "numba"
     in_place = True
+    batch_invariant = True  # the sum's order is a function of the width alone
 
     def claims(self, op: str) -> Contract | None:
         """The operators' default contract."""

@@ -33,6 +33,7 @@ def document(outcome: Outcome, environment: Mapping[str, str], request: Mapping[
         "request": dict(request),
         "not_run": outcome.not_run,
         "skipped": summary.skips_by_reason(outcome.skips),
+        "stability": summary.stability(outcome.results),
         "cases": [result.to_json() for result in outcome.results],
     }
 

@@ -27,6 +27,7 @@ STYLE = {"conforms": "green", "differs": "bold red", "no evidence": "yellow"}
 BAR = 40
 MOST_HISTOGRAMS = 6  # of groups that differ: the first few say what the others say
 MOST_REASONS = 4
+STABILITY = {"changing": "change from run to run", "batch_dependent": "depend on the batch"}
 
 
 def console() -> Console:
@@ -57,8 +58,11 @@ def heading(screen: Console, environment: Mapping[str, str], candidate: str, aga
     screen.print(one_line(dict(environment)), style="dim", soft_wrap=True)
 
 
-def results(screen: Console, outcome: Outcome, repeat: Mapping[str, str]) -> None:
-    """Table, histograms, worst case, skips, verdict. `repeat`: ways of repeating the worst case -> the command."""
+def results(screen: Console, outcome: Outcome, repeat: Mapping[str, str], strictly: str = "") -> None:
+    """Table, histograms, worst case, further calls, skips, verdict.
+
+    `repeat`: ways of repeating the worst case -> the command. `strictly`: how to make a difference of a remark.
+    """
     groups = summary.groups(outcome.results)
     if groups:
         screen.print(_table(groups))
@@ -66,6 +70,7 @@ def results(screen: Console, outcome: Outcome, repeat: Mapping[str, str]) -> Non
     found = summary.worst(outcome.results)
     if found:
         _worst(screen, found, repeat)
+    _stability(screen, outcome, strictly)
     _left_out(screen, outcome)
     _verdict(screen, outcome)
 
@@ -149,6 +154,21 @@ def _worst(screen: Console, found: Result, repeat: Mapping[str, str]) -> None:
             screen.print(f"    from {inputs}", markup=False, soft_wrap=True)
     for what, command in repeat.items():
         screen.print(f"  {what}: {command}", markup=False, soft_wrap=True)
+
+
+def _stability(screen: Console, outcome: Outcome, strictly: str) -> None:
+    """One line for the cases that were called again and in parts, and two more where there is a remark."""
+    again = summary.called_again(outcome.results)
+    if not again:
+        return
+    found = summary.stability(again)
+    said = [f"{found[key]} {what}" for key, what in STABILITY.items() if found[key]]
+    text = f"called again and in parts: {found['cases']} cases, {', '.join(said) or 'no bit changed'}"
+    screen.print(text, style="yellow" if said else "dim")
+    remarked = summary.remarked(again)
+    if remarked:
+        screen.print(f"  a remark: {describe(remarked.case)}: {remarked.remarks[0]}", markup=False, soft_wrap=True)
+        screen.print(f"  to make it a difference: {strictly}", markup=False, soft_wrap=True)
 
 
 def describe(case: Case) -> str:

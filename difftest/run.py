@@ -1,29 +1,28 @@
 """One case: the candidate first, on guarded memory, then each reference on copies of what the candidate was given.
 
-Imports torch, `reference` and this package's cases, buffers and comparison.
+Imports torch, `reference` and this package's cases, buffers, calls, stability and comparison.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from difftest import buffers
+from difftest import buffers, stability
+from difftest.calls import Called, Tensors, call, call_guarded
 from difftest.cases import Case
 from difftest.compare import Comparison, compare
-from difftest.dtypes import DTYPES, bits
+from difftest.dtypes import DTYPES
+from difftest.stability import Stability
 from difftest.vacuity import survivors
 from difftest.verdict import judge
 from reference.contracts import Contract
 from reference.operators import Operator
 from reference.providers import Provider, Unavailable
-
-Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,7 @@ class Result:
     reference. `outputs`: how far the candidate is from the reference, empty when there was nothing to compare (the
     candidate raised, or returned something else than its output). `followed`: the contract that the reference followed,
     if it can't follow the case's. `vacuous`: the trivial mutants that would have passed. `statistics`: the verdict's.
+    `stability`: what further calls showed, None where there were none.
     """
 
     case: Case
@@ -44,6 +44,12 @@ class Result:
     vacuous: tuple[str, ...] = ()
     followed: str | None = None
     statistics: dict[str, Any] = field(default_factory=dict)
+    stability: Stability | None = None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is worth knowing and is no difference."""
+        return self.stability.remarks if self.stability else ()
 
     @property
     def differs(self) -> bool:
@@ -63,10 +69,12 @@ class Result:
             "against": self.against,
             "verdict": "differs" if self.differs else "conforms",
             "reasons": list(self.reasons),
+            "remarks": list(self.remarks),
             "evidence": self.evidence,
             "vacuous": list(self.vacuous),
             "reference_follows": self.followed or self.case.contract,
             "statistics": {key: _plain(value) for key, value in self.statistics.items()},
+            "stability": self.stability.to_json() if self.stability else None,
             "outputs": {name: comparison.to_json() for name, comparison in self.outputs.items()},
         }
 
@@ -80,12 +88,14 @@ class Skip:
     reason: str
 
 
-class BadOutput(Exception):
-    """What a candidate returned is not its output; the message says what is wrong with it."""
+def run_case(
+    case: Case, candidate: Provider, references: Sequence[Provider], *, again: bool = False, batch_invariant: bool = False
+) -> list[Result | Skip]:
+    """Runs the case with the candidate and compares its outputs with each reference's, in their order.
 
-
-def run_case(case: Case, candidate: Provider, references: Sequence[Provider]) -> list[Result | Skip]:
-    """Runs the case once with the candidate and compares its outputs with each reference's, in their order."""
+    `again`: calls the candidate a second time, and on parts of the rows, `difftest.stability`. `batch_invariant`: bits
+    that depend on the part are a difference, as they are for a provider that promises to have none.
+    """
     device = torch.device(case.device)
     op, contract = case.operator, case.resolved_contract()
     reason = _unusable(candidate, case, device)
@@ -97,25 +107,18 @@ def run_case(case: Case, candidate: Provider, references: Sequence[Provider]) ->
     if reason is not None:
         return [Skip(case, reference.name, f"{candidate.name}: {reason}") for reference in references]
 
+    def call_again(case: Case, values: Tensors) -> Called:
+        return call_guarded(case, function, contract, buffers.allocate_inputs(case, device, values))
+
     given = buffers.allocate_inputs(case, device)
     inputs = {name: buffer.snapshot() for name, buffer in given.items()}
-    out = buffers.allocate_output(case, device) if case.out_given and takes_out(function) else None
-    reasons: list[str] = []
-    outputs: Tensors = {}
-    try:
-        with buffers.poisoned_allocations():
-            outputs = _call_candidate(op, function, given, out, contract)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-    except BadOutput as error:
-        reasons.append(str(error))
-    except Exception as error:  # a candidate may raise anything: that is a finding, not a failure of the tester
-        reasons.append(f"raised {type(error).__name__}: {error}")
-    memory = [*given.values(), *([out] if out else [])]
-    for buffer in memory:
-        stray = buffer.stray_writes(writable=buffer is out or buffer.name in op.mutated)
-        if stray:
-            reasons.append(stray)
+    called = call_guarded(case, function, contract, given)
+    outputs, reasons = called.outputs, list(called.faults)
+    stable = None
+    if again and outputs and case.rows:
+        promised = batch_invariant or bool(getattr(candidate, "batch_invariant", False))
+        stable = stability.check(case, inputs, called, call_again, promised)
+        reasons += stable.reasons
     vacuous: list[str] = []
     statistics: dict[str, Any] = {}
     if outputs and case.rows:
@@ -123,55 +126,8 @@ def run_case(case: Case, candidate: Provider, references: Sequence[Provider]) ->
         reasons += verdict.reasons
         statistics = verdict.statistics
         vacuous = survivors(op, inputs, contract)
-    blank = Result(case, candidate.name, "", tuple(reasons), {}, tuple(vacuous), None, statistics)
+    blank = Result(case, candidate.name, "", tuple(reasons), {}, tuple(vacuous), None, statistics, stable)
     return [_against(blank, reference, inputs, outputs) for reference in references]
-
-
-def takes_out(function: Callable) -> bool:
-    """Whether the function has a parameter `out`, as FlashInfer's norms and activations do."""
-    try:
-        return "out" in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def call(op: Operator, function: Callable, tensors: Tensors, contract: Contract, **more: Any) -> Any:
-    """Calls a function of the operator's signature on the tensors."""
-    arguments = [tensors[name] for name in op.inputs]
-    if op.family != "gated":
-        arguments.append(contract.eps)  # type: ignore[arg-type]
-    return function(*arguments, **more)
-
-
-def _call_candidate(
-    op: Operator,
-    function: Callable,
-    given: Mapping[str, buffers.Buffer],
-    out: buffers.Buffer | None,
-    contract: Contract,
-) -> Tensors:
-    views = {name: buffer.view for name, buffer in given.items()}
-    returned = call(op, function, views, contract, **({"out": out.view} if out else {}))
-    if op.mutated:
-        untouched = all(torch.equal(bits(view), bits(given[name].snapshot())) for name, view in views.items())
-        if returned is not None and untouched and views["input"].any():
-            raise BadOutput(f"returned a {type(returned).__name__} and overwrote nothing; {op.name} works in place")
-        return {"output": views["input"].clone(), "residual": views["residual"].clone()}
-    output = out.view if out else returned
-    rows = views["input"]
-    shape = (*rows.shape[:-1], rows.shape[-1] // 2) if op.family == "gated" else tuple(rows.shape)
-    if not isinstance(output, torch.Tensor):
-        raise BadOutput(f"returned a {type(output).__name__}, not a tensor")
-    if tuple(output.shape) != shape:
-        raise BadOutput(f"output has shape {tuple(output.shape)}, not {shape}")
-    if output.dtype != rows.dtype:
-        raise BadOutput(f"output has dtype {output.dtype}, not {rows.dtype}")
-    if output.device != rows.device:
-        raise BadOutput(f"output is on {output.device}, not {rows.device}")
-    for name, view in views.items():
-        if buffers.overlap(output, view):
-            raise BadOutput(f"output shares memory with {name}")
-    return {"output": output.clone()}
 
 
 def _unusable(provider: Provider, case: Case, device: torch.device) -> str | None:

@@ -20,19 +20,31 @@ from difftest.candidates import is_file, resolve
 from difftest.cases import Case
 from difftest.run import Result, Skip, run_case
 from reference.operators import OPERATORS
+from reference.providers import Provider
 
 Found = list[Result | Skip]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which cases, which candidate, against whom; how many processes (0: this one); when to stop starting new cases."""
+    """Which cases, which candidate, against whom; how many processes (0: this one); when to stop starting new cases.
+
+    `again`: the indexes of the cases that are called again, and in parts. `batch_invariant`: bits that depend on the part
+    are a difference.
+    """
 
     cases: Sequence[Case]
     candidate: str
     against: Sequence[str]
     workers: int = 0
     time_budget: float | None = None  # seconds
+    again: frozenset[int] = frozenset()
+    batch_invariant: bool = False
+
+    def run(self, index: int, candidate: Provider, references: Sequence[Provider]) -> Found:
+        """One case by its index."""
+        again = index in self.again
+        return run_case(self.cases[index], candidate, references, again=again, batch_invariant=self.batch_invariant)
 
 
 @dataclass(slots=True)
@@ -89,10 +101,10 @@ def _run_here(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: threads that wait for each other cost more than they bring
     try:
-        for index, case in enumerate(plan.cases):
+        for index in range(len(plan.cases)):
             if time.time() >= deadline:
                 return
-            keep(index, run_case(case, candidate, references))
+            keep(index, plan.run(index, candidate, references))
     finally:
         torch.set_num_threads(threads)
 
@@ -102,19 +114,16 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
     Gemma form, which differs in a number alone."""
     context = multiprocessing.get_context("spawn")  # a process with torch's threads in it may not fork
     tasks, results = context.Queue(), context.Queue()
-    numbered = list(enumerate(plan.cases))
-    groups: dict[tuple[str, str | None, str], list] = {}
-    for item in numbered:
-        operator = OPERATORS[item[1].op]
-        groups.setdefault((operator.family, operator.activation, item[1].dtype), []).append(item)
+    groups: dict[tuple[str, str | None, str], list[int]] = {}
+    for place, case in enumerate(plan.cases):
+        operator = OPERATORS[case.op]
+        groups.setdefault((operator.family, operator.activation, case.dtype), []).append(place)
     for group in groups.values():
         tasks.put(group)
     workers = []
     for number in range(plan.workers):
         tasks.put(None)
-        process = context.Process(
-            target=_work, args=(number, plan.candidate, plan.against, deadline, tasks, results), daemon=True
-        )
+        process = context.Process(target=_work, args=(number, plan, deadline, tasks, results), daemon=True)
         process.start()
         workers.append(process)
     busy: dict[int, int | None] = dict.fromkeys(range(plan.workers))  # worker -> the case it is in
@@ -145,19 +154,19 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
             process.join(5)
 
 
-def _work(number: int, candidate_name: str, against: Sequence[str], deadline: float, tasks, results) -> None:
+def _work(number: int, plan: Plan, deadline: float, tasks, results) -> None:
     """A worker. Sends (number, index, None) as a case starts, (number, index, found) as it ends, at last two Nones."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it terminates the workers
     torch.set_num_threads(1)
-    candidate = resolve(candidate_name)
-    references = [resolve(name, "--against") for name in against]
+    candidate = resolve(plan.candidate)
+    references = [resolve(name, "--against") for name in plan.against]
     for group in iter(tasks.get, None):
-        for index, case in group:
+        for index in group:
             if time.time() >= deadline:
                 break
             results.put((number, index, None))
             try:
-                results.put((number, index, run_case(case, candidate, references)))
+                results.put((number, index, plan.run(index, candidate, references)))
             except Exception:  # the tester's own fault: the parent must hear of it
                 results.put((number, index, traceback.format_exc()))
     results.put((number, None, None))

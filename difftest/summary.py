@@ -125,6 +125,29 @@ def other_contracts(results: Iterable[Result]) -> list[tuple[str, str, str, int]
     return [(against, str(followed), contract, count) for (against, followed, contract), count in found.items()]
 
 
+def called_again(results: Iterable[Result]) -> list[Result]:
+    """The results of cases that were called again and in parts, one for each case."""
+    return list({result.case: result for result in reversed(list(results)) if result.stability}.values())[::-1]
+
+
+def remarked(results: Iterable[Result]) -> Result | None:
+    """The first result that depends on the batch where that is a remark; None where there is none."""
+    for result in called_again(results):
+        if result.stability and result.stability.batch_elements and not result.stability.batch_invariant:
+            return result
+    return None
+
+
+def stability(results: Iterable[Result]) -> dict[str, int]:
+    """How many cases were called again and in parts, and in how many of them bits changed."""
+    found = [result.stability for result in called_again(results) if result.stability]
+    return {
+        "cases": len(found),
+        "changing": sum(s.changing > 0 for s in found),
+        "batch_dependent": sum(s.batch_elements > 0 for s in found),
+    }
+
+
 def skips_by_reason(skips: Iterable[Skip]) -> list[dict[str, object]]:
     """Skips that share operator, dtype, reference and reason, with their count and their widths."""
     found: dict[tuple[str, str, str, str], list[Skip]] = {}

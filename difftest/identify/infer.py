@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from difftest.calls import BadOutput, call
 from difftest.identify import hypotheses, probes
 from difftest.identify.evidence import Contradiction, Observation, Tally, nearest, tally
 from difftest.identify.hypotheses import EPS_CANDIDATES, Hypothesis, with_eps
 from difftest.implied_rstd import row_evidence
-from difftest.run import BadOutput, call
 from difftest.verdict import judge
 from reference.contracts import DEFAULT_EPS, Contract
 from reference.operators import Operator

@@ -28,6 +28,9 @@ class Provider(Protocol):
     Functions have FlashInfer's signatures and take torch tensors: add_norm `f(input, residual, weight, eps) -> None`,
     in place; norm `f(input, weight, eps) -> output`; gated `f(input) -> output`. A function raises `Refused` for a
     layout or a weight dtype that its library cannot take; `refuses` says beforehand what depends on the width.
+
+    A provider may also have `batch_invariant = True`: it promises that a row's bits don't depend on the rows beside it, and
+    the tester takes a row that does for a difference.
     """
 
     name: str

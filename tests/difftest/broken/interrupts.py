@@ -1,4 +1,4 @@
-"""Stands for a person who presses Ctrl-C: wrong (returns zeros) for five calls, then interrupted. `rmsnorm` is right."""
+"""Stands for a person who presses Ctrl-C: wrong (returns zeros) or right for five cases of four calls, then interrupted."""
 
 import torch
 from plain import rmsnorm as right
@@ -9,7 +9,7 @@ calls = 0
 def _count():
     global calls
     calls += 1
-    if calls > 5:
+    if calls > 20:
         raise KeyboardInterrupt
 
 
