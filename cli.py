@@ -106,6 +106,10 @@ def difftest(**options: Any) -> int:
     With several candidates, or `all`: a matrix. Every implementation is called on the same inputs, each in a process of
     its own; shown are each pair's distances, each one's contract as identified, and its errors against the truth.
     """
+    from difftest import workers
+
+    if options["candidate"] == "numba" and options["device"] in ("auto", "cpu") and options["workers"] is None:
+        workers.prepare()
     from difftest.command import Files, difftest
 
     return difftest(files=_files(Files, options), **options)

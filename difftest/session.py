@@ -5,7 +5,6 @@ Imports this package's cases, candidates and run. Workers share nothing but two 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import queue
 import signal
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from difftest import workers
 from difftest.candidates import is_file, resolve
 from difftest.cases import Case
 from difftest.run import Result, Skip, run_case
@@ -112,7 +112,7 @@ def _run_here(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -
 def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -> None:
     """Hands out the cases group by group, a group's cases sharing their compiled kernels: one dtype of an operator, and of its
     Gemma form, which differs in a number alone."""
-    context = multiprocessing.get_context("spawn")  # a process with torch's threads in it may not fork
+    context = workers.context()
     tasks, results = context.Queue(), context.Queue()
     groups: dict[tuple[str, str | None, str], list[int]] = {}
     for place, case in enumerate(plan.cases):
@@ -120,22 +120,22 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
         groups.setdefault((operator.family, operator.activation, case.dtype), []).append(place)
     for group in groups.values():
         tasks.put(group)
-    workers = []
+    processes = []
     for number in range(plan.workers):
         tasks.put(None)
-        process = context.Process(target=_work, args=(number, plan, deadline, tasks, results), daemon=True)
+        process = context.Process(target=_work, args=(number, plan, deadline, tasks, results, dict(os.environ)), daemon=True)
         process.start()
-        workers.append(process)
+        processes.append(process)
     busy: dict[int, int | None] = dict.fromkeys(range(plan.workers))  # worker -> the case it is in
     try:
         while busy:
             try:
                 number, index, what = results.get(timeout=0.2)
             except queue.Empty:
-                for number in [n for n in busy if not workers[n].is_alive()]:
+                for number in [n for n in busy if not processes[n].is_alive()]:
                     index = busy.pop(number)
                     if index is not None:
-                        keep(index, _died(plan, index, workers[number].exitcode))
+                        keep(index, _died(plan, index, processes[number].exitcode))
                 continue
             if index is None:
                 del busy[number]
@@ -148,15 +148,16 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
                 busy[number] = None
     finally:
         tasks.cancel_join_thread()  # what nobody will take any more must not hold up the exit
-        for process in workers:
+        for process in processes:
             process.terminate()
-        for process in workers:
+        for process in processes:
             process.join(5)
 
 
-def _work(number: int, plan: Plan, deadline: float, tasks, results) -> None:
+def _work(number: int, plan: Plan, deadline: float, tasks, results, environment: dict[str, str]) -> None:
     """A worker. Sends (number, index, None) as a case starts, (number, index, found) as it ends, at last two Nones."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it terminates the workers
+    os.environ.update(environment)  # the server that this process was forked from may be older than a change
     torch.set_num_threads(1)
     candidate = resolve(plan.candidate)
     references = [resolve(name, "--against") for name in plan.against]

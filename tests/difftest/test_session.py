@@ -93,6 +93,15 @@ def test_a_candidate_that_takes_its_worker_down_is_a_difference_and_the_run_goes
     assert outcome.not_run == 2
 
 
+def test_workers_see_the_environment_of_their_run_and_not_of_an_earlier_one(tmp_path, monkeypatch):
+    file = tmp_path / "asks.py"
+    file.write_text("import os\n\ndef rmsnorm(*_, **__):\n    raise RuntimeError('it is ' + os.environ['DAY'])\n")
+    for day in ("monday", "tuesday"):
+        monkeypatch.setenv("DAY", day)
+        (result,) = run(Plan(CASES[:1], f"{file}:rmsnorm", ["torch"], workers=1)).results
+        assert f"it is {day}" in result.reasons[0]
+
+
 def test_only_kernels_that_compile_on_the_cpu_get_workers():
     assert default_workers("torch", "cpu") == 0
     assert default_workers("FILE.py:rmsnorm", "cpu") == 0
