@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from difftest import interrupts
+
 EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage (or cases that prove nothing), 3 the environment
 lacks what was asked for, 130 interrupted before a difference was found."""
 
@@ -56,7 +58,7 @@ def file_options(command: Callable) -> Callable:
         ("--plots", "DIR", "Write ULP histograms as SVG files (needs matplotlib)."),
         ("--junit", "FILE", "Write a JUnit XML file."),
         ("--html", "FILE", "Write a self-contained HTML page (needs jinja2)."),
-        ("--json", "FILE", "Write everything that was found as JSON; also when interrupted."),
+        ("--json", "FILE", "Write everything that was found as JSON; also when interrupted, once cases run."),
     ):
         default = Path("out/failures") if name == "--failures" else None
         option = click.option(
@@ -110,7 +112,8 @@ def difftest(**options: Any) -> int:
 
     if options["candidate"] == "numba" and options["device"] in ("auto", "cpu") and options["workers"] is None:
         workers.prepare()
-    from difftest.command import Files, difftest
+    with interrupts.leaving_at_once():
+        from difftest.command import Files, difftest
 
     return difftest(files=_files(Files, options), **options)
 
@@ -124,7 +127,8 @@ def difftest(**options: Any) -> int:
 @file_options
 def replay(case: str, **options: Any) -> int:
     """Run one saved CASE again: a case file, or FILE.json#INDEX of a run's JSON."""
-    from difftest.command import Files, replay
+    with interrupts.leaving_at_once():
+        from difftest.command import Files, replay
 
     return replay(case, files=_files(Files, options), **options)
 
@@ -140,7 +144,8 @@ def replay(case: str, **options: Any) -> int:
 @click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write what was found as JSON.")
 def identify(**options: Any) -> int:
     """Say which rounding contract an implementation follows, with which eps and weight bias; the last line names it."""
-    from difftest.identify.command import identify
+    with interrupts.leaving_at_once():
+        from difftest.identify.command import identify
 
     return identify(**options)
 
@@ -164,7 +169,8 @@ def identify(**options: Any) -> int:
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown.")
 def bench(**options: Any) -> int:
     """Measure device and host time beside other implementations."""
-    from difftest.bench.command import bench
+    with interrupts.leaving_at_once():
+        from difftest.bench.command import bench
 
     return bench(**options)
 
@@ -177,7 +183,8 @@ def bench(**options: Any) -> int:
 @click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write the ledger as JSON.")
 def ledger(**options: Any) -> int:
     """Count the bytes an operator moves, fused and split, with and without its contract."""
-    from difftest.ledger import show
+    with interrupts.leaving_at_once():
+        from difftest.ledger import show
 
     return show(**options)
 
@@ -186,7 +193,8 @@ def ledger(**options: Any) -> int:
 @click.argument("result", type=click.Path(path_type=Path))
 def docs(result: Path) -> int:
     """Print the page "Who rounds where" made from RESULT, the JSON file of a matrix."""
-    from difftest.matrix.command import docs
+    with interrupts.leaving_at_once():
+        from difftest.matrix.command import docs
 
     return docs(result)
 
@@ -194,7 +202,8 @@ def docs(result: Path) -> int:
 @main.command(epilog=EXIT_STATUS)
 def doctor() -> int:
     """Show what is installed and usable here."""
-    from difftest.doctor import doctor
+    with interrupts.leaving_at_once():
+        from difftest.doctor import doctor
 
     return doctor()
 

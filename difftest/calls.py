@@ -6,8 +6,10 @@ Imports torch, `reference` and this package's cases, buffers and dtypes.
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,13 +54,22 @@ def call_guarded(case: Case, function: Callable, contract: Contract, given: Mapp
     except BadOutput as error:
         called.faults.append(str(error))
     except Exception as error:  # a candidate may raise anything: that is a finding, not a failure of the tester
-        called.faults.append(f"raised {type(error).__name__}: {error}")
+        called.faults.append(f"raised {type(error).__name__}: {error}{_where(error)}")
         called.refused = isinstance(error, Refused)
     for buffer in (*given.values(), *([out] if out else [])):
         stray = buffer.stray_writes(writable=buffer is out or buffer.name in op.mutated)
         if stray:
             called.faults.append(stray)
     return called
+
+
+def _where(error: BaseException) -> str:
+    """The last place outside this package and installed libraries that an error came through, or nothing."""
+    own = str(Path(__file__).parent)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if "site-packages" not in frame.filename and not frame.filename.startswith((own, "<")):
+            return f" ({Path(frame.filename).name}:{frame.lineno})"
+    return ""
 
 
 def takes_out(function: Callable) -> bool:

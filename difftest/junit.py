@@ -12,7 +12,10 @@ from difftest.session import Outcome
 
 
 def write(path: Path, outcome: Outcome) -> None:
-    """One suite for each operator, dtype and reference; differing cases fail, skipped ones are skipped, remarks are output."""
+    """One suite for each operator, dtype and reference; differing cases fail, skipped ones are skipped, remarks are output.
+
+    Cases that were not run at all are one error in a suite of its own: a run that ended early is no pass.
+    """
     suites = ElementTree.Element("testsuites", name="difftest", time=f"{outcome.seconds:.3f}")
     skipped: dict[tuple[str, str, str], list] = {}
     for skip in outcome.skips:
@@ -22,6 +25,8 @@ def write(path: Path, outcome: Outcome) -> None:
         _suite(suites, key, group.results, skipped.pop(key, []))
     for key, skips in skipped.items():
         _suite(suites, key, [], skips)
+    if outcome.not_run:
+        _not_run(suites, outcome)
     text = ElementTree.tostring(suites, encoding="unicode")
     write_text(path, f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n')
 
@@ -47,6 +52,14 @@ def _suite(parent: ElementTree.Element, key: tuple[str, str, str], results: list
     for skip in skips:
         test = ElementTree.SubElement(suite, "testcase", classname=name, name=describe(skip.case))
         ElementTree.SubElement(test, "skipped", message=_clean(skip.reason))
+
+
+def _not_run(parent: ElementTree.Element, outcome: Outcome) -> None:
+    name = "not run"
+    suite = ElementTree.SubElement(parent, "testsuite", name=name, tests="1", failures="0", skipped="0", errors="1")
+    test = ElementTree.SubElement(suite, "testcase", classname=name, name=name)
+    why = "interrupted" if outcome.interrupted else "out of time"
+    ElementTree.SubElement(test, "error", message=f"{why}: {outcome.not_run} cases were not run")
 
 
 def _clean(text: str) -> str:

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import torch
 
+from difftest import interrupts
 from reference.contracts import Contract, contract
 from reference.operators import OPERATORS
 from reference.providers import Unavailable
@@ -75,4 +76,5 @@ class NumbaProvider:
 
 
 def _module() -> ModuleType:
-    return importlib.import_module("numba_kernels")
+    with interrupts.held_back():
+        return importlib.import_module("numba_kernels")

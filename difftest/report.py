@@ -207,9 +207,6 @@ def _left_out(screen: Console, outcome: Outcome) -> None:
     if vacuous:
         regimes = ", ".join(dict.fromkeys(r.case.regime for r in vacuous))
         screen.print(f"{len(vacuous)} comparisons are no evidence: a trivial mutant passes them too ({regimes})", style="dim")
-    if outcome.not_run:
-        why = "interrupted" if outcome.interrupted else "out of time"
-        screen.print(f"[yellow]{why}[/]: {outcome.not_run} cases were not run")
 
 
 def _verdict(screen: Console, outcome: Outcome) -> None:
@@ -227,7 +224,13 @@ def _verdict(screen: Console, outcome: Outcome) -> None:
         text = f"no case of {what} can tell a trivial mutant from the operator, which is no pass"
     else:
         text = f"{evidence} comparisons, each of which a trivial mutant fails; {len(outcome.results)} in all"
-    screen.print(f"[{STYLE[verdict]}]{verdict}[/]: {text}; {compared:,} elements in {outcome.seconds:.1f} s", soft_wrap=True)
+    early = f"; [yellow]{_early(outcome)}[/]" if outcome.not_run else ""
+    line = f"[{STYLE[verdict]}]{verdict}[/]: {text}; {compared:,} elements in {outcome.seconds:.1f} s{early}"
+    screen.print(line, soft_wrap=True)
+
+
+def _early(outcome: Outcome) -> str:
+    return f"{'interrupted' if outcome.interrupted else 'out of time'}: {outcome.not_run} cases were not run"
 
 
 def command_line(*words: object) -> str:

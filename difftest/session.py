@@ -112,6 +112,7 @@ def _run_here(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -
 def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -> None:
     """Hands out the cases group by group, a group's cases sharing their compiled kernels: one dtype of an operator, and of its
     Gemma form, which differs in a number alone."""
+    workers.prepare()
     context = workers.context()
     tasks, results = context.Queue(), context.Queue()
     groups: dict[tuple[str, str | None, str], list[int]] = {}

@@ -10,6 +10,8 @@ import os
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
 
+from difftest import interrupts
+
 # What a worker imports, some seconds of it. A module that can't be imported is left for the worker to complain of.
 NEEDS = ("difftest.session", "difftest.numba_provider", "numba_kernels.replay", "numba_kernels.operators", "reference.providers")
 # Libraries that start a thread for each core when they are imported start none with these.
@@ -32,7 +34,8 @@ def prepare() -> None:
     kept = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     try:
-        forkserver.ensure_running()
+        with interrupts.ignored():  # Ctrl-C is this process's to handle
+            forkserver.ensure_running()
     finally:
         for name, value in kept.items():
             if value is None:

@@ -3,9 +3,12 @@
 import builtins
 import importlib.util
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -288,3 +291,34 @@ def test_the_reports_need_no_optional_library(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert small("--rows", "2", "--regimes", "normal").exit_code == 0
+
+
+@pytest.mark.parametrize("seconds", [0.8, 1.6, 3.2])
+def test_an_interrupt_at_any_time_is_one_line_and_status_130(seconds):
+    """The first seconds go into imports, here and in the server that workers are forked from."""
+    command = [sys.executable, "cli.py", "difftest", "--ops", "rmsnorm"]
+    where = Path(cli.__file__).parent
+    with subprocess.Popen(
+        command, cwd=where, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        time.sleep(seconds)
+        os.killpg(run.pid, signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, out
+    assert "Traceback" not in out + err
+    assert err == "error: interrupted\n" or "interrupted: " in out
+
+
+def test_a_junit_file_of_a_run_that_ended_early_has_an_error(tmp_path):
+    file = tmp_path / "junit.xml"
+    small("--junit", file, "--time-budget", "0")
+    (error,) = ElementTree.parse(file).getroot().findall(".//testcase/error")
+    assert "out of time: " in error.get("message")
+
+
+def test_an_error_in_a_candidate_is_named_with_its_place(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def rmsnorm(x, weight, eps):\n    return undefined\n")
+    result = small(candidate=f"{file}:rmsnorm")
+    assert result.exit_code == 1
+    assert "raised NameError: name 'undefined' is not defined (mine.py:2)" in result.output

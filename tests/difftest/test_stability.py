@@ -103,7 +103,8 @@ def test_a_second_call_that_raises_is_a_difference():
     def change(number, inputs, output):
         return output if number == 1 else [][number]
 
-    assert asked(Changed(change)).reasons == ("in a second call: raised IndexError: list index out of range",)
+    (reason,) = asked(Changed(change)).reasons
+    assert re.fullmatch(r"in a second call: raised IndexError: list index out of range \(test_stability.py:\d+\)", reason)
 
 
 def test_a_second_call_that_writes_out_of_its_rows_is_a_difference():
@@ -213,10 +214,11 @@ def test_a_part_that_raises_is_a_difference_and_one_that_is_refused_a_remark():
 
         return raised
 
-    assert re.fullmatch(r"row \d alone: raised ValueError: one row", asked(Changed(change(ValueError))).reasons[0])
+    (reason, *_) = asked(Changed(change(ValueError))).reasons
+    assert re.fullmatch(r"row \d alone: raised ValueError: one row \(test_stability.py:\d+\)", reason)
     refused = asked(Changed(change(Refused)))
     assert refused.reasons == ()
-    assert re.fullmatch(r"row \d alone: raised Refused: one row", refused.remarks[0])
+    assert re.fullmatch(r"row \d alone: raised Refused: one row \(test_stability.py:\d+\)", refused.remarks[0])
 
 
 def test_the_parts_are_the_first_or_the_last_row_and_all_others():

