@@ -1,17 +1,17 @@
 """Runs a plan's cases, here or in worker processes, and keeps what was found whatever stops it.
 
-Imports this package's cases, candidates and run. Workers share nothing but two queues.
+Imports this package's cases, candidates and run. Workers share a queue of cases and have a pipe each for what they find.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
 
 import torch
 
@@ -114,49 +114,55 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
     Gemma form, which differs in a number alone."""
     workers.prepare()
     context = workers.context()
-    tasks, results = context.Queue(), context.Queue()
+    tasks = context.Queue()
     groups: dict[tuple[str, str | None, str], list[int]] = {}
     for place, case in enumerate(plan.cases):
         operator = OPERATORS[case.op]
         groups.setdefault((operator.family, operator.activation, case.dtype), []).append(place)
     for group in groups.values():
         tasks.put(group)
-    processes = []
-    for number in range(plan.workers):
+    processes = {}
+    for _ in range(plan.workers):
         tasks.put(None)
-        process = context.Process(target=_work, args=(number, plan, deadline, tasks, results, dict(os.environ)), daemon=True)
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(plan, deadline, tasks, sender, dict(os.environ)), daemon=True)
         process.start()
-        processes.append(process)
-    busy: dict[int, int | None] = dict.fromkeys(range(plan.workers))  # worker -> the case it is in
+        sender.close()  # the worker has the only one now: where it dies, the pipe ends
+        processes[receiver] = process
+    busy: dict[Connection, int | None] = dict.fromkeys(processes)  # whom a worker tells -> the case it is in
     try:
         while busy:
-            try:
-                number, index, what = results.get(timeout=0.2)
-            except queue.Empty:
-                for number in [n for n in busy if not processes[n].is_alive()]:
-                    index = busy.pop(number)
+            for receiver in [each for each in wait(list(busy)) if isinstance(each, Connection)]:
+                try:
+                    index, what = receiver.recv()
+                except EOFError:
+                    index = busy.pop(receiver)
+                    processes[receiver].join(5)
                     if index is not None:
-                        keep(index, _died(plan, index, processes[number].exitcode))
-                continue
-            if index is None:
-                del busy[number]
-            elif what is None:
-                busy[number] = index
-            elif isinstance(what, str):
-                raise RuntimeError(f"the tester failed in {plan.cases[index]}:\n{what}")
-            else:
-                keep(index, what)
-                busy[number] = None
+                        keep(index, _died(plan, index, processes[receiver].exitcode))
+                    continue
+                if index is None:
+                    del busy[receiver]
+                elif what is None:
+                    busy[receiver] = index
+                elif isinstance(what, str):
+                    raise RuntimeError(f"the tester failed in {plan.cases[index]}:\n{what}")
+                else:
+                    keep(index, what)
+                    busy[receiver] = None
     finally:
         tasks.cancel_join_thread()  # what nobody will take any more must not hold up the exit
-        for process in processes:
+        for process in processes.values():
             process.terminate()
-        for process in processes:
+        for process in processes.values():
             process.join(5)
 
 
-def _work(number: int, plan: Plan, deadline: float, tasks, results, environment: dict[str, str]) -> None:
-    """A worker. Sends (number, index, None) as a case starts, (number, index, found) as it ends, at last two Nones."""
+def _work(plan: Plan, deadline: float, tasks, results: Connection, environment: dict[str, str]) -> None:
+    """A worker. Sends (index, None) as a case starts, (index, found) as it ends, at last two Nones.
+
+    Through a pipe, which has a message before the next line runs: a case may end the process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it terminates the workers
     os.environ.update(environment)  # the server that this process was forked from may be older than a change
     torch.set_num_threads(1)
@@ -166,14 +172,12 @@ def _work(number: int, plan: Plan, deadline: float, tasks, results, environment:
         for index in group:
             if time.time() >= deadline:
                 break
-            results.put((number, index, None))
+            results.send((index, None))
             try:
-                results.put((number, index, plan.run(index, candidate, references)))
+                results.send((index, plan.run(index, candidate, references)))
             except Exception:  # the tester's own fault: the parent must hear of it
-                results.put((number, index, traceback.format_exc()))
-    results.put((number, None, None))
-    results.close()
-    results.join_thread()
+                results.send((index, traceback.format_exc()))
+    results.send((None, None))
 
 
 def _died(plan: Plan, index: int, exit_code: int | None) -> Found:
