@@ -58,8 +58,7 @@ def _not_run(parent: ElementTree.Element, outcome: Outcome) -> None:
     name = "not run"
     suite = ElementTree.SubElement(parent, "testsuite", name=name, tests="1", failures="0", skipped="0", errors="1")
     test = ElementTree.SubElement(suite, "testcase", classname=name, name=name)
-    why = "interrupted" if outcome.interrupted else "out of time"
-    ElementTree.SubElement(test, "error", message=f"{why}: {outcome.not_run} cases were not run")
+    ElementTree.SubElement(test, "error", message=summary.early(outcome))
 
 
 def _clean(text: str) -> str:

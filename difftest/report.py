@@ -224,13 +224,9 @@ def _verdict(screen: Console, outcome: Outcome) -> None:
         text = f"no case of {what} can tell a trivial mutant from the operator, which is no pass"
     else:
         text = f"{evidence} comparisons, each of which a trivial mutant fails; {len(outcome.results)} in all"
-    early = f"; [yellow]{_early(outcome)}[/]" if outcome.not_run else ""
+    early = f"; [yellow]{summary.early(outcome)}[/]" if outcome.not_run else ""
     line = f"[{STYLE[verdict]}]{verdict}[/]: {text}; {compared:,} elements in {outcome.seconds:.1f} s{early}"
     screen.print(line, soft_wrap=True)
-
-
-def _early(outcome: Outcome) -> str:
-    return f"{'interrupted' if outcome.interrupted else 'out of time'}: {outcome.not_run} cases were not run"
 
 
 def command_line(*words: object) -> str:

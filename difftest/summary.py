@@ -83,6 +83,13 @@ def verdict(outcome: Outcome) -> str:
     return "conforms" if verdicts == {"conforms"} else "no evidence"
 
 
+def early(outcome: Outcome) -> str:
+    """Why cases were not run and how many; nothing where all were."""
+    if not outcome.not_run:
+        return ""
+    return f"{'interrupted' if outcome.interrupted else 'out of time'}: {outcome.not_run} cases were not run"
+
+
 def exit_status(outcome: Outcome) -> int:
     """1 for a difference, 130 when interrupted without one, 0 when all conforms.
 
