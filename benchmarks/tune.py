@@ -61,7 +61,7 @@ def _norm_variants(spec: NormSpec) -> Iterator[tuple[str, NormSpec]]:
     yield "no dependent launch", change(pdl=False, release="end")
     if spec.warps > 1:
         for place in ("shared", "memory"):
-            other = {"row_in": place, "warps": 16, "partials": 1, "cluster": 1, "stays": False, "exact": False}
+            other = {"row_in": place, "warps": 16, "partials": 1, "cluster": 1, "stays": False, "shelved": 0, "exact": False}
             yield f"row in {place}", change(**other, ahead=0, release="loaded")
 
 
@@ -74,16 +74,20 @@ def _workers(spec: NormSpec) -> Iterator[tuple[str, dict]]:
                 yield f"{rows} rows", {"rows": rows, "exact": False}
         return
     for cluster in (1, 2, 4, 8):
-        for partials in (1, 2, 4):
+        for partials in (1, 2, 4, 8):
             warps = -(-segments // (partials * cluster))
             held = partials * spec.chain
-            if not (2 <= warps <= 32 and held <= 4 and (cluster == 1 or segments >= 256)):
+            if not (2 <= warps <= 32 and (cluster == 1 or segments >= 256)):
                 continue
             exact = spec.exact and warps * partials * cluster == segments
-            for early in dict.fromkeys((0, held // 2, held)):
-                for stays in (False, True) if cluster > 1 else (False,):
-                    workers = {"warps": warps, "partials": partials, "cluster": cluster, "early": early, "stays": stays}
-                    yield f"{warps} warps x {held}, cluster {cluster}, early {early}, stays {stays}", {**workers, "exact": exact}
+            for shelved in (0, held // 2) if held in (4, 8) and segments >= 128 else (0,):
+                if held - shelved > 4:
+                    continue
+                for early in (0,) if shelved else dict.fromkeys((0, held // 2, held)):
+                    for stays in (False, True) if cluster > 1 else (False,):
+                        workers = {"warps": warps, "partials": partials, "cluster": cluster, "early": early, "stays": stays}
+                        name = f"{warps} warps x {held}, {shelved} shelved, cluster {cluster}, early {early}, stays {stays}"
+                        yield name, {**workers, "shelved": shelved, "exact": exact}
     if segments <= 4:
         for rows in (2, 4, 8):
             yield f"{rows} rows", {"warps": 1, "partials": 4, "rows": rows, "early": 4, "exact": False}
@@ -141,7 +145,7 @@ def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> list[
         grid, shared = call.shape(variant)
         cluster = variant.cluster if isinstance(variant, NormSpec) else 1
         if isinstance(variant, NormSpec) and variant.stays:
-            grid = launch.resident_grid(0, launch.load(0, variant), variant, grid)
+            grid = launch.resident_grid(0, launch.load(0, variant), variant, grid, shared)
         config = trampoline.launch_config(grid, variant.threads, shared, pdl=variant.pdl, cluster=cluster)
         record = trampoline.make_record(config, launch.load(0, variant), call.arguments(()))
         outputs = [torch.empty(point.rows, point.width, dtype=point.storage, device=device) for _ in range(sets.count)]

@@ -553,26 +553,79 @@ release_dependents = _statement("griddepcontrol.launch_dependents;")
 
 # --- thread-block clusters ------------------------------------------------------------------------------------------------
 
-# Every block of the cluster says that it has started; the wait below then makes each one's shared memory safe to write.
+# Every block of the cluster says that it has started; the wait then makes each one's shared memory safe to write. Once a launch
+# only: the arrival fences every earlier access to memory, which a row's sum must not wait for (see send_to_block).
 cluster_arrive = _statement("barrier.cluster.arrive.aligned;")
 cluster_wait = _statement("barrier.cluster.wait.aligned;")
 
 
+def _element(context, builder, array_type, array, index):
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index], inbounds=True)
+
+
+def _shared_address(context, builder, array_type, array, index):
+    """The 32-bit address of ``array[index]`` in shared memory."""
+    element = _element(context, builder, array_type, array, index)
+    return builder.ptrtoint(builder.addrspacecast(element, ir.PointerType(element.type.pointee, addrspace=3)), I32)
+
+
 @intrinsic
-def store_in_block(typingctx, shared, index, value, rank):
-    """``shared[index] = value`` in the shared memory of the cluster's block ``rank``; on the CPU, in the block's own."""
+def make_mailbox(typingctx, mailboxes, which):
+    """``mailboxes[which]``, of a shared array of 64-bit words, becomes a barrier (an mbarrier) that one thread arrives at."""
 
     def codegen(context, builder, sig, args):
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        element = builder.gep(data, [args[1]], inbounds=True)
         if _on_gpu(builder):
-            local = builder.addrspacecast(element, ir.PointerType(F32, addrspace=3))
-            address = builder.ptrtoint(local, I32)
-            remote = _asm(builder, "mapa.shared::cluster.u32 $0, $1, $2;", I32, "=r,r,r", [address, args[3]])
-            text = "st.shared::cluster.f32 [$0], $1;"
-            _asm(builder, text, ir.VoidType(), "r,f,~{memory}", [remote, args[2]], side_effect=True)
-        else:
-            builder.store(args[2], element)
+            at = _shared_address(context, builder, sig.args[0], args[0], args[1])
+            text = "mbarrier.init.shared::cta.b64 [$0], 1; fence.mbarrier_init.release.cluster;"
+            _asm(builder, text, ir.VoidType(), "r,~{memory}", [at], side_effect=True)
         return context.get_dummy_value()
 
-    return types.void(shared, types.int64, types.float32, types.int32), codegen
+    return types.void(mailboxes, types.int64), codegen
+
+
+@intrinsic
+def expect_values(typingctx, mailboxes, which, count):
+    """Arrive at a mailbox, whose phase then ends when ``count`` values have been sent to it."""
+
+    def codegen(context, builder, sig, args):
+        if _on_gpu(builder):
+            at = _shared_address(context, builder, sig.args[0], args[0], args[1])
+            text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+            _asm(builder, text, ir.VoidType(), "r,r,~{memory}", [at, builder.mul(args[2], I32(4))], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(mailboxes, types.int64, types.int32), codegen
+
+
+@intrinsic
+def wait_for_values(typingctx, mailboxes, which, parity):
+    """Wait for the end of a mailbox's phase of this parity (the first one's is 0)."""
+
+    def codegen(context, builder, sig, args):
+        if _on_gpu(builder):
+            at = _shared_address(context, builder, sig.args[0], args[0], args[1])
+            text = "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p bra.uni AGAIN; }"
+            _asm(builder, text, ir.VoidType(), "r,r,~{memory}", [at, args[2]], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(mailboxes, types.int64, types.int32), codegen
+
+
+@intrinsic
+def send_to_block(typingctx, shared, index, value, rank, mailboxes, which):
+    """``shared[index] = value`` in the cluster's block ``rank``, counted by its mailbox ``which``; on the CPU, in its own block.
+
+    No fence goes with it: stores to memory that are still under way are not waited for.
+    """
+
+    def codegen(context, builder, sig, args):
+        if _on_gpu(builder):
+            here = [_shared_address(context, builder, sig.args[k], args[k], args[k + 1]) for k in (0, 4)]
+            there = [_asm(builder, "mapa.shared::cluster.u32 $0, $1, $2;", I32, "=r,r,r", [at, args[3]]) for at in here]
+            text = "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [$0], $1, [$2];"
+            _asm(builder, text, ir.VoidType(), "r,f,r,~{memory}", [there[0], args[2], there[1]], side_effect=True)
+        else:
+            builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1]))
+        return context.get_dummy_value()
+
+    return types.void(shared, types.int64, types.float32, types.int32, mailboxes, types.int64), codegen

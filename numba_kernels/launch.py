@@ -14,7 +14,7 @@ from . import trampoline
 from .compile import Spec, machine_code
 from .plans import NormPlan, Plan
 from .rmsnorm import NormSpec
-from .tuning import SHARED_STATIC, Target
+from .tuning import Target
 
 INVALID_CONTEXT = int(driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
 _LOADED: dict[tuple[int, Spec], tuple[ObjectCode, int]] = {}
@@ -60,23 +60,31 @@ def load(device: int, spec: Spec) -> int:
                 # A context's own function launches 0.4 µs faster than the kernel that stands for it in every context.
                 status, function = driver.cuKernelGetFunction(kernel)
                 _check(status)
-                if isinstance(spec, NormSpec) and spec.row_in == "shared":
-                    most = target(device).shared_bytes - SHARED_STATIC
+                if isinstance(spec, NormSpec) and (spec.row_in == "shared" or spec.shelved):
+                    status, static = driver.cuFuncGetAttribute(
+                        driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function
+                    )
+                    _check(status)
+                    most = target(device).shared_bytes - static
                     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     _check(driver.cuFuncSetAttribute(function, attribute, most)[0])
             loaded = _LOADED[device, spec] = (module, int(function))
     return loaded[1]
 
 
-def resident_grid(device: int, function: int, spec: NormSpec, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+def resident_grid(device: int, function: int, spec: NormSpec, grid: tuple[int, int, int], shared: int) -> tuple[int, int, int]:
     """``grid``, or as many of the spec's clusters as ``device`` holds at once if that is less.
 
     The driver is asked: its groups of multiprocessors are uneven (an H200 holds 15 clusters of 8 blocks where each block takes
     one of its 132), and a cluster that had to wait for another's end would double the launch's time.
     """
-    config = trampoline.launch_config((spec.cluster, 1, 1), spec.threads, 0, cluster=spec.cluster)
     with current_device(device):
-        status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
+        if spec.cluster > 1:
+            config = trampoline.launch_config((spec.cluster, 1, 1), spec.threads, shared, cluster=spec.cluster)
+            status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
+        else:
+            status, count = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(driver.CUfunction(function), spec.threads, shared)
+            count *= target(device).processors
     _check(status)
     return (min(grid[0], spec.cluster * count), 1, 1)
 
@@ -154,7 +162,7 @@ class Prepared:
         function = load(self._device, spec)
         cluster = spec.cluster if isinstance(spec, NormSpec) else 1
         if isinstance(spec, NormSpec) and spec.stays:
-            grid = resident_grid(self._device, function, spec, grid)
+            grid = resident_grid(self._device, function, spec, grid, shared)
         config = trampoline.launch_config(grid, spec.threads, shared, pdl=spec.pdl, cluster=cluster)
         record = trampoline.make_record(config, function, self._plan.arguments(()))
         return _Variant(record.ctypes.data, (config, record))

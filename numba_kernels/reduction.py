@@ -65,9 +65,9 @@ def exchange(low, high, lane, offset):
 
 
 def make_warp_sums(partials: int) -> Callable[..., Any]:
-    """``warp_sums(partial, lane)``: sums of ``partials`` (1, 2 or 4) values a lane, each over the 32 lanes.
+    """``warp_sums(partial, lane)``: sums of ``partials`` (1, 2, 4 or 8) values a lane, each over the 32 lanes.
 
-    The sum of ``partial[k]`` ends in the lanes with ``lane // (32 // partials) == k``: 5, 5 or 6 shuffles in place of 5 each,
+    The sum of ``partial[k]`` ends in the lanes with ``lane // (32 // partials) == k``: 5, 5, 6 or 9 shuffles in place of 5 each,
     and the same additions as ``partials`` butterflies.
     """
     if partials == 1:
@@ -92,8 +92,16 @@ def make_warp_sums(partials: int) -> Callable[..., Any]:
             total = exchange(first, second, lane, 8)
             return butterfly(total, 4, 1)
 
+    elif partials == 8:
+
+        @cuda.jit(device=True, inline="always")
+        def warp_sums(partial, lane):
+            even = exchange(exchange(partial[0], partial[4], lane, 16), exchange(partial[2], partial[6], lane, 16), lane, 8)
+            odd = exchange(exchange(partial[1], partial[5], lane, 16), exchange(partial[3], partial[7], lane, 16), lane, 8)
+            return butterfly(exchange(even, odd, lane, 4), 2, 1)
+
     else:
-        raise ValueError(f"partials: {partials}; 1, 2 or 4 are supported")
+        raise ValueError(f"partials: {partials}; 1, 2, 4 or 8 are supported")
     return warp_sums
 
 

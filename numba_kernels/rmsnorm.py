@@ -1,8 +1,8 @@
 """The RMSNorm kernels: ``h = x (+ residual); y = h / sqrt(mean(h²) + eps) * weight``.
 
 Two forms with the same tree (see reduction.py) and so the same bits. *Held*: a row's fp32 values stay in registers between the
-sum and the scaling, in those of several blocks (a cluster) where the row is too wide for one. *Streamed*: they stay in
-``cuda.shared`` or, for a row that doesn't fit, are computed again.
+sum and the scaling; where a row is too wide for those of one block, half of it on a *shelf* in ``cuda.shared``, and in several
+blocks (a cluster). *Streamed*: all of them stay in ``cuda.shared`` or, for a row that doesn't fit, are computed again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from numba import cuda, float32, int32, int64, uint32
+from numba import cuda, float32, int32, int64, uint32, uint64
 
 from . import intrinsics as nv
 from .reduction import MAX_SEGMENTS, butterfly, make_sum_segments, make_warp_sums
@@ -37,6 +37,7 @@ class NormSpec:
     rows: int  # that a block works on side by side; 1 where several warps share a row
     partials: int  # segments a warp holds (registers only)
     exact: bool  # every thread's leaves lie inside the row, and every block's rows inside the launch
+    shelved: int = 0  # how many of a thread's leaves, its first ones, wait in shared memory: none, or half
     early: int = 4  # how many of a thread's leaves have their weight loaded before the sum is known
     pdl: bool = False
     cluster: int = 1  # blocks that share a row
@@ -174,48 +175,85 @@ def _make_ownership(spec: NormSpec):
 
 
 def _make_share_sums(spec: NormSpec):
-    """``share_sums(segment_sums, sums, partial, first, warp, lane, segments)``: a warp's sums, told to every block of the row.
+    """``share_sums(segment_sums, sums, partial, first, warp, lane, segments)``: a warp's sums, told to the whole block.
 
-    They go to ``segment_sums`` from place ``sums`` on. ``partial[k]`` belongs to segment
-    ``first + k * (warps of the row) + warp``. The sums are there after the next barrier.
+    They go to ``segment_sums`` from place ``sums`` on. ``partial[k]`` belongs to segment ``first + k * WARPS + warp``. The sums
+    are there after the next barrier.
     """
-    warp_sums, SHARE, EXACT = make_warp_sums(spec.partials), 32 // spec.partials, spec.exact
-    CLUSTER, ROW_WARPS, SHIFT = spec.cluster, spec.warps * spec.cluster, _log2(SHARE)
+    warp_sums, SHARE, EXACT, WARPS = make_warp_sums(spec.partials), 32 // spec.partials, spec.exact, spec.warps
+    SHIFT = _log2(SHARE)
 
     @cuda.jit(device=True, inline="always")
     def share_sums(segment_sums, sums, partial, first, warp, lane, segments):
         total = warp_sums(partial, lane)
-        s = int32(first + (lane >> SHIFT) * ROW_WARPS + warp)
-        place = int32(lane & (SHARE - 1))  # in the group of lanes that have this sum
-        if CLUSTER > 1:
-            if place < CLUSTER and (EXACT or s < segments):  # lane r of each group tells block r
-                nv.store_in_block(segment_sums, int64(sums + s), total, place)
-        elif place == 0 and (EXACT or s < segments):
+        s = int32(first + (lane >> SHIFT) * WARPS + warp)
+        if lane & (SHARE - 1) == 0 and (EXACT or s < segments):
             segment_sums[uint32(sums + s)] = total
 
     return share_sums
 
 
+def _make_send_sums(spec: NormSpec):
+    """``send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane, segments)``: to every block of the cluster.
+
+    As above, but ``warp`` counts through the cluster, and mailbox ``which`` of each block counts what arrives there.
+    """
+    warp_sums, SHARE, EXACT, CLUSTER = make_warp_sums(spec.partials), 32 // spec.partials, spec.exact, spec.cluster
+    SHIFT, ROW_WARPS = _log2(SHARE), spec.warps * spec.cluster
+
+    @cuda.jit(device=True, inline="always")
+    def send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane, segments):
+        total = warp_sums(partial, lane)
+        s = int32((lane >> SHIFT) * ROW_WARPS + warp)
+        rank = int32(lane & (SHARE - 1))  # lane r of each group of lanes that have this sum tells block r
+        if rank < CLUSTER and (EXACT or s < segments):
+            nv.send_to_block(segment_sums, int64(sums + s), total, rank, mailboxes, int64(which))
+
+    return send_sums
+
+
 def _held(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
-    hidden, scaled, share_sums, warp_sums = (
-        _make_hidden(spec),
-        _make_scaling(spec),
-        _make_share_sums(spec),
-        make_warp_sums(spec.partials),
-    )
+    hidden, scaled, warp_sums = _make_hidden(spec), _make_scaling(spec), make_warp_sums(spec.partials)
+    share_sums, send_sums = _make_share_sums(spec), _make_send_sums(spec)
     first_of, offset_of, inside, jump_of = _make_ownership(spec)
     ADDS, PDL, EXACT, EARLY = spec.adds_residual, spec.pdl, spec.exact, spec.early
     LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
     AT_START, AT_LOADED, PREFETCH, AHEAD = spec.release == "start", spec.release == "loaded", spec.prefetch, spec.ahead
     SEGMENT, ALL, CLUSTER = 32 * CHAIN * LEAF, PARTIALS * WARPS * spec.cluster, spec.cluster
     LANE_BITS, CLUSTER_BITS, SEGMENT_BITS = _log2(LANES), _log2(CLUSTER), _log2(SEGMENT)
-    HELD, SHARE = PARTIALS * CHAIN, 32 // PARTIALS
+    SHELVED, SHARE = spec.shelved, 32 // PARTIALS
+    KEPT = PARTIALS * CHAIN - SHELVED
     ITEMSIZE, WEIGHT_ITEMSIZE = nv.FORMATS[spec.storage].itemsize, nv.FORMATS[spec.weight].itemsize
     WORDS, WORD = nv.words_in(nv.FORMATS[spec.weight], LEAF), nv.word_type(nv.FORMATS[spec.weight], LEAF)
-    STAYS, VALUES, WEIGHT_WORDS = spec.stays, HELD * LEAF, HELD * WORDS
+    STAYS, VALUES, WEIGHT_WORDS = spec.stays, KEPT * LEAF, KEPT * WORDS
     PLACES = 2 * MAX_SEGMENTS if STAYS else MAX_SEGMENTS
     get, get_words, sum_segments = nv.make_get(LEAF), nv.make_get(WORDS), make_sum_segments(ALL)
+    THREADS, SHELF = spec.threads, spec.threads * spec.shelved
+
+    @cuda.jit(device=True, inline="always")
+    def take_in(first, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room):
+        # h = x + residual in fp32. All loads come before the first store and no branch parts them: all are in flight at once.
+        for i in range(KEPT):
+            jump = jump_of(first + i, mine, room)
+            words = load(x, x_mine, jump)
+            h = hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words)
+            nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(first + i, room), h))
+            if i < EARLY:
+                nv.put(gains, int64(i), load_weight(weight, int64(mine), jump))
+        if PDL and AT_LOADED and first == SHELVED:
+            nv.release_dependents()
+
+        # The new residual is h rounded once.
+        if ADDS:
+            for i in range(KEPT):
+                if inside(first + i, room):
+                    store(residual, residual_mine, offset_of(first + i), narrow(get(values, int64(i))))
+
+        # The sum of squares, a leaf and a chain at a time.
+        for i in range(KEPT):
+            so_far = partial[(first + i) // CHAIN] if (first + i) % CHAIN else float32(0.0)
+            partial[(first + i) // CHAIN] = nv.sum_squares(so_far, get(values, int64(i)))
 
     def norm_kernel(
         x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits
@@ -230,6 +268,9 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
             warp = int32(0)
             row = int64(block) * ROWS + (thread >> LANE_BITS)
         if CLUSTER > 1:
+            mailboxes = cuda.shared.array(2, uint64)
+            if thread < 2:
+                nv.make_mailbox(mailboxes, int64(thread))
             nv.cluster_arrive()
         mine = first_of(warp, lane)
         room = int32(width - mine)
@@ -242,6 +283,9 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         gains = cuda.local.array(WEIGHT_WORDS, WORD)
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(PLACES, float32)
+        if SHELVED:
+            # Element j of leaf i of a thread at [j * SHELF + i * THREADS + thread]: neighbouring lanes use neighbouring banks.
+            shelf = cuda.shared.array(0, float32)
 
         if PDL:
             # Call into L2 what a predecessor seldom writes (harmless if it does), then wait for it.
@@ -253,10 +297,10 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                 if ADDS:
                     nv.prefetch_run(residual, row * residual_stride, int64(ITEMSIZE), width)
             nv.wait_for_predecessor()
-        if CLUSTER > 1:
-            nv.cluster_wait()  # every block has started, so its shared memory may be written
-        sums, going = int32(0), True
+        turn, going = int32(0), True
         while going:
+            which = int32(turn & 1)
+            sums = which * MAX_SEGMENTS
             x_mine, residual_mine, out_mine = row * x_stride + mine, row * residual_stride + mine, row * out_stride + mine
             if AHEAD > 0 and leads and row + AHEAD < rows:
                 # Memory works on a later row while this one waits for its sum.
@@ -264,51 +308,48 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                 if ADDS:
                     nv.prefetch_run(residual, (row + AHEAD) * residual_stride, int64(ITEMSIZE), width)
 
-            # h = x + residual in fp32. All loads come before the first store and no branch parts them: all are in flight at once.
-            for i in range(HELD):
-                jump = jump_of(i, mine, room)
-                words = load(x, x_mine, jump)
-                h = hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words)
-                nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(i, room), h))
-                if i < EARLY:
-                    nv.put(gains, int64(i), load_weight(weight, int64(mine), jump))
-            if PDL and AT_LOADED:
-                nv.release_dependents()
+            if SHELVED:
+                take_in(0, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room)
+                for i in range(SHELVED):
+                    for j in range(LEAF):
+                        shelf[uint32(j * SHELF + i * THREADS + thread)] = values[i * LEAF + j]
+            take_in(SHELVED, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room)
 
-            # The new residual is h rounded once.
-            if ADDS:
-                for i in range(HELD):
-                    if inside(i, room):
-                        store(residual, residual_mine, offset_of(i), narrow(get(values, int64(i))))
-
-            # The sum of squares: leaves and chains by lane, segments by warp, the row by everybody.
-            for k in range(PARTIALS):
-                total = float32(0.0)
-                for c in range(CHAIN):
-                    total = nv.sum_squares(total, get(values, int64(k * CHAIN + c)))
-                partial[k] = total
+            # Segments by warp, the row by everybody.
             if WARPS > 1:
                 segments = int32(ALL) if EXACT else int32((width + (SEGMENT - 1)) >> SEGMENT_BITS)
-                share_sums(segment_sums, sums, partial, int32(0), warp, lane, segments)
                 if CLUSTER > 1:
-                    nv.cluster_arrive()
-                    nv.cluster_wait()
+                    if turn == 0:
+                        nv.cluster_wait()  # every block has started, so its shared memory may be written
+                    if thread == 0:
+                        nv.expect_values(mailboxes, int64(which), segments)
+                    send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane, segments)
+                    nv.wait_for_values(mailboxes, int64(which), int32((turn >> 1) & 1))
                 else:
+                    share_sums(segment_sums, sums, partial, int32(0), warp, lane, segments)
                     cuda.syncthreads()
                 total = sum_segments(segment_sums, sums, segments, lane)
             else:
                 total = butterfly(warp_sums(partial, lane), 16, SHARE) if PARTIALS > 1 else butterfly(partial[0], LANES // 2, 1)
             rstd = nv.rsqrt(nv.fma(total, nv.float_from_bits(share_bits), nv.float_from_bits(eps_bits)))
 
-            for i in range(HELD):
-                if inside(i, room):
-                    gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset_of(i))
-                    store(out, out_mine, offset_of(i), scaled(get(values, int64(i)), rstd, gain, bias_bits))
+            for i in range(KEPT):
+                offset = offset_of(SHELVED + i)
+                if inside(SHELVED + i, room):
+                    gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset)
+                    store(out, out_mine, offset, scaled(get(values, int64(i)), rstd, gain, bias_bits))
+            if SHELVED:
+                for i in range(SHELVED):
+                    for j in range(LEAF):
+                        values[i * LEAF + j] = shelf[uint32(j * SHELF + i * THREADS + thread)]
+                    if inside(i, room):
+                        gain = load_weight(weight, int64(mine), offset_of(i))
+                        store(out, out_mine, offset_of(i), scaled(get(values, int64(i)), rstd, gain, bias_bits))
 
             # Sums of one row are read while those of the next are written: two places, in turn.
             if STAYS:
                 row += int64(cuda.gridDim.x >> CLUSTER_BITS)
-                sums = int32(MAX_SEGMENTS - sums)
+                turn += 1
             going = STAYS and row < rows
 
     return norm_kernel

@@ -15,7 +15,7 @@ from .gated import GatedSpec
 from .reduction import MAX_SEGMENTS, RowTree, row_tree
 from .rmsnorm import NormSpec
 
-SHARED_STATIC = 4 * MAX_SEGMENTS  # bytes of shared memory that a norm kernel always has
+SHARED_STATIC = 8 * MAX_SEGMENTS + 16  # bytes of shared memory that a norm kernel always has
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,13 @@ REPLAY = Target("replay", shared_bytes=227 * 1024, processors=1)
 # Held in registers, a thread's share of the row costs 8 registers a leaf: 4 leaves with 1024 threads fit the 64 there are.
 MOST_LEAVES = 4
 MOST_WARPS = 32
+
+# How a row too wide for that is held: blocks, leaves of a thread, and how many of these wait on the shelf; the first that can.
+# 8192 x 65536 1043 with (1, 8, 4) and 1087 with (2, 4, 0); 2048 x 131072 533 with (2, 8, 4) and 541 with (4, 4, 0);
+# 512 x 262144 275 with (8, 4, 2), 281 with (8, 4, 0) and 283 with (4, 8, 4).
+# Clusters stay, for it takes long to start one: 2048 x 131072 569 without. A block alone does not: 8192 x 65536 1075 if it does,
+# for multiprocessors are not equally fast, and a queue of blocks shares the rows out better than a rule.
+WIDE = ((1, 8, 4), (2, 8, 4), (8, 4, 2))
 
 # Rows of fewer bytes are not worth one prefetch instruction each: at 65536 x 128 it cost 41 µs in place of 17.5.
 LEAST_PREFETCH = 2048
@@ -72,10 +79,16 @@ def norm_spec(
     tree = row_tree(width, ITEMSIZE[storage])
     large = rows * width * ITEMSIZE[storage] >= AHEAD_FROM[adds_residual]
     workers = _workers(tree, rows, target, adds_residual, large)
-    cluster, held = workers.get("cluster", 1), workers["row_in"] == "registers"
+    cluster, shelved, held = workers.get("cluster", 1), workers.get("shelved", 0), workers["row_in"] == "registers"
     few = -(-rows // workers["rows"]) * cluster <= 2 * target.processors
     runs = target.bulk_prefetch and access == 16 and weight_access == 16 and held and width * ITEMSIZE[storage] >= LEAST_PREFETCH
-    release = "start" if few or cluster > 1 or (tree.leaf == 1 and workers["warps"] == 1) else "loaded"
+    # With half a row on the shelf: 8192 x 65536 1073 at the end and 1087 when loaded; clusters that stay, 2048 x 131072, 567, 537
+    # and, at the start, 593.
+    late = "end" if shelved and cluster == 1 else "loaded"
+    release = "start" if few or (tree.leaf == 1 and workers["warps"] == 1) else late
+    # A row on the shelf and in registers is 256 KB of L2 for each multiprocessor; rows called ahead beside it drive it out:
+    # 8192 x 65536 1043 without and 1174 with. rmsnorm has half of that to load: 547 and 512.
+    calls_ahead = large and runs and cluster == 1 and not (shelved and adds_residual)
     return NormSpec(
         adds_residual=adds_residual,
         storage=storage,
@@ -90,7 +103,7 @@ def norm_spec(
         pdl=pdl,
         release=release if pdl else "end",
         prefetch=pdl and few and runs,
-        ahead=_rows_ahead(width * ITEMSIZE[storage], adds_residual) if large and runs and cluster == 1 else 0,
+        ahead=_rows_ahead(width * ITEMSIZE[storage], adds_residual) if calls_ahead else 0,
         **workers,
     )
 
@@ -112,27 +125,28 @@ def _workers(tree: RowTree, rows: int, target: Target, adds_residual: bool, larg
     # Many rows without looking ahead want 4 leaves a thread: rmsnorm 2048 x 8192 17.7 with 4 and 17.8 with 2, 1024 x 16384 18.0
     # and 18.3; fused_add_rmsnorm 1024 x 4096 9.1 with 4 and 9.5 with 1. With it, as few as a block can: 2048 x 8192 33.1 with 1
     # and 33.4 with 2, 1024 x 16384 34.0 with 2 and 34.3 with 4.
-    # Clusters that stay: 8192 x 65536 1101 (2 blocks), 2048 x 131072 557 (4), 512 x 262144 286 (8). A cluster for each row, at
-    # its best: 1131, 577 and 320.
-    for cluster in (1, 2, 4, 8) if target.clusters else (1,):
-        for partials in (1, 2, 4) if few or (adds_residual and large) else (4, 2, 1):
-            warps = -(-tree.segments // (partials * cluster))
-            held = partials * tree.chain
-            if warps <= MOST_WARPS and held <= MOST_LEAVES:
-                covered = tree.leaves == tree.segments * 32 * tree.chain == warps * cluster * held * 32
-                early = 0 if few or cluster > 1 else _early(warps, held)
-                return {
-                    "row_in": "registers",
-                    "warps": max(2, warps),
-                    "lanes": 32,
-                    "rows": 1,
-                    "partials": partials,
-                    "exact": covered and warps >= 2 and (adds_residual or early < 4),
-                    "early": early,
-                    "cluster": cluster,
-                    "stays": cluster > 1,
-                }
+    for partials in (1, 2, 4) if few or (adds_residual and large) else (4, 2, 1):
+        warps, leaves = -(-tree.segments // partials), partials * tree.chain
+        if warps <= MOST_WARPS and leaves <= MOST_LEAVES:
+            early = 0 if few else _early(warps, leaves)
+            exact = _covered(tree, warps, partials, 1) and warps >= 2 and (adds_residual or early < 4)
+            return {**_held(max(2, warps), partials, exact), "early": early}
+    for cluster, leaves, shelved in WIDE if target.clusters else WIDE[:1]:
+        partials = leaves // tree.chain
+        warps = -(-tree.segments // (partials * cluster)) if partials else MOST_WARPS + 1
+        if warps <= MOST_WARPS and 4 * shelved * tree.leaf * warps * 32 + SHARED_STATIC <= target.shared_bytes:
+            held = _held(warps, partials, _covered(tree, warps, partials, cluster))
+            return {**held, "early": 0, "shelved": shelved, "cluster": cluster, "stays": cluster > 1}
     return _streamed(tree, target, warps=16)
+
+
+def _held(warps: int, partials: int, exact: bool) -> dict[str, Any]:
+    return {"row_in": "registers", "warps": warps, "lanes": 32, "rows": 1, "partials": partials, "exact": exact}
+
+
+def _covered(tree: RowTree, warps: int, partials: int, cluster: int) -> bool:
+    """Whether every leaf that a thread could have lies inside the row."""
+    return tree.leaves == tree.segments * 32 * tree.chain and tree.segments == warps * partials * cluster
 
 
 def _early(warps: int, held: int) -> int:
@@ -182,7 +196,9 @@ def norm_grid(spec: NormSpec, rows: int) -> tuple[int, int, int]:
 
 
 def dynamic_shared_bytes(spec: NormSpec, width: int) -> int:
-    """What a row kept in shared memory takes, in whole rounds of leaves."""
+    """What a row kept in shared memory takes, in whole rounds of leaves, or what a shelf does."""
+    if spec.shelved:
+        return 4 * spec.shelved * spec.leaf * spec.threads
     if spec.row_in != "shared":
         return 0
     round_ = spec.partials * spec.chain * spec.warps * 32 * spec.leaf

@@ -76,7 +76,8 @@ def test_the_gated_forms_have_wide_accesses_no_fp64_and_no_spills(cc, dtype, act
 
 
 @pytest.mark.parametrize(
-    ("width", "rows"), [(7168, 4096), (8192, 2048), (16384, 1024), (1024, 16384), (128, 65536), (65536, 8192), (262144, 512)]
+    ("width", "rows"),
+    [(7168, 4096), (8192, 2048), (16384, 1024), (1024, 16384), (128, 65536), (65536, 8192), (100000, 2048), (262144, 512)],
 )
 def test_every_class_of_width_fits_its_registers(width, rows):
     check(norm(width, rows, "bf16", TARGETS[9, 0]), (9, 0), wide=True)
@@ -94,11 +95,14 @@ def test_an_odd_width_takes_scalar_accesses(width):
     check(norm(width, 128, "bf16", TARGETS[9, 0]), (9, 0), wide=False)
 
 
-def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice():
-    for width, place in ((32768, "registers"), (33000, "shared"), (131072, "memory")):
-        spec = norm(width, 16, "bf16", TARGETS[8, 0])
-        assert spec.row_in == place
-        check(spec, (8, 0), wide=True)
+@pytest.mark.parametrize(
+    ("width", "row_in", "shelved"),
+    [(32768, "registers", 0), (33000, "registers", 4), (10001, "shared", 0), (131072, "memory", 0)],
+)
+def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice(width, row_in, shelved):
+    spec = norm(width, 16, "bf16", TARGETS[8, 0])
+    assert (spec.row_in, spec.shelved) == (row_in, shelved)
+    check(spec, (8, 0), wide=width % 8 == 0)
 
 
 def test_an_access_is_as_wide_as_every_address_allows():
@@ -162,9 +166,11 @@ def test_no_width_asks_for_more_shared_memory_than_a_block_has(kilobytes):
     assert kept > 0
 
 
-@pytest.mark.parametrize(("width", "row_in"), [(4096, "registers"), (33000, "shared"), (131072, "memory")])
-def test_a_block_has_no_more_static_shared_memory_than_is_counted(width, row_in):
-    spec = norm(width, 16, "bf16", TARGETS[8, 0])
+@pytest.mark.parametrize(
+    ("width", "row_in", "cc"), [(4096, "registers", (8, 0)), (10001, "shared", (8, 0)), (131072, "registers", (9, 0))]
+)
+def test_a_block_has_no_more_static_shared_memory_than_is_counted(width, row_in, cc):
+    spec = norm(width, 16, "bf16", TARGETS[cc])
     assert spec.row_in == row_in
-    static = re.findall(r"\.shared \.align \d+ \.b8 \w+\[(\d+)\];", compile_to_ptx(spec, (8, 0)))
+    static = re.findall(r"\.shared \.align \d+ \.b8 \w+\[(\d+)\];", compile_to_ptx(spec, cc))
     assert 0 < sum(map(int, static)) <= tuning.SHARED_STATIC

@@ -58,6 +58,9 @@ WORKERS = [
     {"warps": 4, "partials": 4, "exact": True, "early": 0},
     {"warps": 8, "partials": 2, "early": 1},
     {"access": 4, "weight_access": 8},
+    {"warps": 4, "partials": 4, "shelved": 2, "early": 0},
+    {"warps": 2, "partials": 8, "shelved": 4, "early": 0, "exact": True},
+    {"warps": 3, "partials": 8, "shelved": 4, "early": 0},
     {"row_in": "shared", "warps": 3, "partials": 2},
     {"row_in": "memory", "warps": 5, "partials": 1},
 ]
@@ -150,10 +153,18 @@ def test_blocks_that_stay_take_one_row_after_another(schedule_seed):
     assert np.array_equal(got[1], want[1])
 
 
-@pytest.mark.parametrize("row_in", ["shared", "memory"])
-def test_the_streamed_forms_have_no_race(row_in):
+WAITING = [
+    {"row_in": "shared", "warps": 3, "partials": 1},
+    {"row_in": "memory", "warps": 3, "partials": 1},
+    {"warps": 2, "partials": 4, "shelved": 2, "early": 0},
+    {"warps": 2, "partials": 4, "shelved": 2, "early": 0, "stays": True},
+]
+
+
+@pytest.mark.parametrize("workers", WAITING, ids=str)
+def test_wherever_a_row_waits_there_is_no_race(workers):
     x, residual, weight = random((2, 2048), "fp16"), random((2, 2048), "fp16", 1), random((2048,), "fp16", 2)
-    spec = replace(spec_for(2048, 2, "fp16"), row_in=row_in, warps=3, partials=1, exact=False)
+    spec = replace(spec_for(2048, 2, "fp16"), exact=False, **workers)
     want = run(spec, x, residual, weight)
     got = run(spec, x, residual, weight, check="full", schedule_seed=1)
     assert np.array_equal(got[0], want[0])
