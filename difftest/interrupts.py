@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are imported. Imports nothing heavy."""
+"""Ctrl-C while modules are imported, and SIGTERM while cases run. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -50,6 +50,29 @@ def leaving_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def on_sigterm_too() -> Iterator[None]:
+    """SIGTERM (a time limit's, a job scheduler's) ends the block as Ctrl-C does, so that what was found is kept."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def left_to_the_parent() -> None:
+    """In a worker: whatever a terminal or a time limit sends to the whole group has no effect. SIGKILL has."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @contextmanager

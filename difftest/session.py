@@ -6,7 +6,6 @@ Imports this package's cases, candidates and run. Workers share a queue of cases
 from __future__ import annotations
 
 import os
-import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 
 import torch
 
-from difftest import workers
+from difftest import interrupts, workers
 from difftest.candidates import is_file, resolve
 from difftest.cases import Case
 from difftest.run import Result, Skip, run_case
@@ -70,7 +69,7 @@ def default_workers(candidate: str, device: str) -> int:
 
 
 def run(plan: Plan, on_case: Callable[[Case], None] = lambda case: None) -> Outcome:
-    """Runs the plan; calls `on_case` as each case ends. Ctrl-C ends the run early and leaves what was found."""
+    """Runs the plan; calls `on_case` as each case ends. Ctrl-C or SIGTERM ends the run early and leaves what was found."""
     start = time.monotonic()
     deadline = float("inf") if plan.time_budget is None else time.time() + plan.time_budget
     found: dict[int, Found] = {}
@@ -81,7 +80,8 @@ def run(plan: Plan, on_case: Callable[[Case], None] = lambda case: None) -> Outc
 
     outcome = Outcome()
     try:
-        (_run_in_workers if plan.workers else _run_here)(plan, deadline, keep)
+        with interrupts.on_sigterm_too():
+            (_run_in_workers if plan.workers else _run_here)(plan, deadline, keep)
     except KeyboardInterrupt:
         outcome.interrupted = True
     for index in sorted(found):
@@ -153,7 +153,7 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
     finally:
         tasks.cancel_join_thread()  # what nobody will take any more must not hold up the exit
         for process in processes.values():
-            process.terminate()
+            process.kill()
         for process in processes.values():
             process.join(5)
 
@@ -163,7 +163,7 @@ def _work(plan: Plan, deadline: float, tasks, results: Connection, environment: 
 
     Through a pipe, which has a message before the next line runs: a case may end the process.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it terminates the workers
+    interrupts.left_to_the_parent()  # which kills the workers
     os.environ.update(environment)  # the server that this process was forked from may be older than a change
     torch.set_num_threads(1)
     candidate = resolve(plan.candidate)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from difftest import interrupts
 from difftest.bench import measure, plan, timer
 from difftest.bench.buffers import CopyPairs
 from difftest.bench.host import host
@@ -85,7 +86,7 @@ def run(
         save(document)
 
     try:
-        with torch.no_grad():
+        with interrupts.on_sigterm_too(), torch.no_grad():
             _measure(what, clock, document, start, keep, on_point)
     except KeyboardInterrupt:
         document["stopped"] = "interrupted"

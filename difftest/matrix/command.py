@@ -138,7 +138,7 @@ def _close(screen: Any, document: dict[str, Any]) -> int:
     style = report.STYLE[verdict]
     screen.print(
         f"[{style}]{verdict}[/]: {why}; {len(usable)} implementations, {compared:,} elements compared in pairs, "
-        f"{document['seconds']:g} s",
+        f"{document['seconds']:g} s{_early(document)}",
         soft_wrap=True,
     )
     if verdict == "differs":
@@ -148,6 +148,14 @@ def _close(screen: Any, document: dict[str, Any]) -> int:
     if not compared:
         return errors.LACKING
     return errors.CONFORMS if verdict == "conforms" else errors.BAD_USAGE
+
+
+def _early(document: dict[str, Any]) -> str:
+    """What the verdict does not speak of: the calls that a run which ended early never made."""
+    left = sum(each["not_run"] for each in document["providers"].values())
+    if not left:
+        return ""
+    return f"; [yellow]{'interrupted' if document['interrupted'] else 'out of time'}: {left} calls were not made[/]"
 
 
 def docs(result: Path) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from difftest import interrupts
 from difftest.candidates import resolve
 from difftest.dtypes import DTYPES
 from difftest.identify.infer import identify, observe
@@ -80,6 +81,7 @@ def answer(provider: Provider, task: Task, device: str, seed: int, file: Path) -
 
 def work(name: str, todo: Sequence[tuple[int, Task]], device: str, seed: int, folder: str, pipe: Connection) -> None:
     """A process: sends (index, None) as a task starts and (index, answer) as it ends, then closes the pipe."""
+    interrupts.left_to_the_parent()
     torch.set_num_threads(1)
     provider = resolve(name)
     group = None

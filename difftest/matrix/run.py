@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from difftest import interrupts
 from difftest.candidates import resolve
 from difftest.matrix.observe import Answer, Task, answer, tasks, work
 from difftest.matrix.plan import Plan
@@ -40,7 +41,7 @@ class Observed:
 
 
 def run(plan: Plan, folder: Path, on_answer: Callable[[str, Task], None] = lambda name, task: None) -> Observed:
-    """Asks everything of everyone. Ctrl-C and the time budget end it early and leave what was found."""
+    """Asks everything of everyone. Ctrl-C, SIGTERM and the time budget end it early and leave what was found."""
     start = time.monotonic()
     deadline = start + plan.time_budget if plan.time_budget else float("inf")
     observed = Observed()
@@ -56,7 +57,8 @@ def run(plan: Plan, folder: Path, on_answer: Callable[[str, Task], None] = lambd
             observed.answers[name] = {}
     todo = tasks(plan.cells, plan.widths)
     try:
-        (_in_processes if plan.jobs else _here)(plan, able, todo, folder, deadline, observed, on_answer)
+        with interrupts.on_sigterm_too():
+            (_in_processes if plan.jobs else _here)(plan, able, todo, folder, deadline, observed, on_answer)
     except KeyboardInterrupt:
         observed.interrupted = True
     observed.not_run = {name: len(todo) - len(observed.answers[name]) for name in able}
@@ -182,7 +184,5 @@ def _after(worker: _Worker, observed: Observed, silent: bool) -> list[tuple[int,
 
 
 def _end(process: BaseProcess) -> None:
-    process.terminate()
+    process.kill()
     process.join(5)
-    if process.is_alive():
-        process.kill()

@@ -26,9 +26,11 @@ def test_an_interrupted_run_keeps_and_saves_the_differences_it_found(difftest, b
     assert "interrupted" in run.out
 
 
-def test_an_interrupted_run_without_a_difference_is_no_pass(difftest, broken):
-    run = difftest("--candidate", broken("interrupts", "right_rmsnorm"), "--ops", "rmsnorm", "--widths", 64, "--cases", 0)
+@pytest.mark.parametrize("function", ["right_rmsnorm", "terminated_rmsnorm"])
+def test_an_interrupted_run_without_a_difference_is_no_pass(difftest, broken, function):
+    run = difftest("--candidate", broken("interrupts", function), "--ops", "rmsnorm", "--widths", 64, "--cases", 0)
     assert run.status == 130
+    assert run.json["interrupted"] is True
     assert len(run.json["cases"]) == 5
 
 

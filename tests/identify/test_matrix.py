@@ -121,6 +121,14 @@ def test_a_claim_that_does_not_hold_has_status_1(run):
     assert tables.contracts(found).rows[0][1] == "W1, claims W0"
 
 
+def test_a_matrix_that_ended_early_says_so_beside_its_verdict(run):
+    words = ("--candidate", "torch,torch-rmsnorm", "--against", "torch", *NORM, "--time-budget", 1e-9)
+    status, out, found = run("difftest", *words)
+    assert status == 3
+    assert "out of time" in out
+    assert sum(each["not_run"] for each in found["providers"].values()) > 0
+
+
 def test_what_cannot_run_here_is_listed_with_its_reason(run):
     words = ("difftest", "--candidate", "quack,torch", "--against", "torch,torch-rmsnorm", "--widths", 32, *NORM)
     status, out, found = run(*words)

@@ -1,4 +1,8 @@
-"""Stands for a person who presses Ctrl-C: wrong (returns zeros) or right for five cases of four calls, then interrupted."""
+"""Stands for a person who presses Ctrl-C, or a time limit: wrong (returns zeros) or right for five cases of four calls, then
+interrupted."""
+
+import os
+import signal
 
 import torch
 from plain import rmsnorm as right
@@ -16,6 +20,14 @@ def _count():
 def wrong_rmsnorm(input, weight, eps):
     _count()
     return torch.zeros_like(input)
+
+
+def terminated_rmsnorm(input, weight, eps):
+    global calls
+    calls += 1
+    if calls > 20:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return right(input, weight, eps)
 
 
 def right_rmsnorm(input, weight, eps):
