@@ -12,7 +12,7 @@ import click
 from difftest import interrupts
 
 EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage (or cases that prove nothing), 3 the environment
-lacks what was asked for, 130 interrupted before a difference was found."""
+lacks what was asked for, 130 interrupted (by Ctrl-C or SIGTERM) before a difference was found."""
 
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
 
@@ -36,6 +36,13 @@ class OneLineErrors(click.Group):
                 raise
             self._fail(str(error), error.status)
         sys.exit(status)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command named. Ctrl-C outside what keeps its findings ends it in one line; click would begin an empty one."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort from None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Adds the commands that there are to the error for one that there isn't."""

@@ -309,6 +309,16 @@ def test_an_interrupt_at_any_time_is_one_line_and_status_130(seconds):
     assert err == "error: interrupted\n" or "interrupted: " in out
 
 
+def test_an_interrupt_before_there_is_anything_to_keep_is_one_line(monkeypatch):
+    def interrupted(request):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("difftest.command.generate", interrupted)
+    result = small()
+    assert result.exit_code == 130
+    assert result.stderr == "error: interrupted\n"
+
+
 def test_a_junit_file_of_a_run_that_ended_early_has_an_error(tmp_path):
     file = tmp_path / "junit.xml"
     small("--junit", file, "--time-budget", "0")
