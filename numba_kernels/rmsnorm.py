@@ -229,13 +229,7 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
     STAYS, VALUES, WEIGHT_WORDS = spec.stays, KEPT * LEAF, KEPT * WORDS
     PLACES = 2 * MAX_SEGMENTS if STAYS else MAX_SEGMENTS
     get, get_words, sum_segments = nv.make_get(LEAF), nv.make_get(WORDS), make_sum_segments(ALL)
-    THREADS, PART, PARTS = spec.threads, min(4, LEAF), LEAF // min(4, LEAF)
-    get_part, load_part, store_part = nv.make_get(PART), nv.make_load_floats(PART), nv.make_store_floats(PART)
-
-    @cuda.jit(device=True, inline="always")
-    def on_shelf(i, part, thread):
-        # 16 bytes of a leaf, then the next thread's: one access each, and neighbouring lanes use neighbouring banks.
-        return int64(((part * SHELVED + i) * THREADS + thread) * PART)
+    THREADS, SHELF = spec.threads, spec.threads * spec.shelved
 
     @cuda.jit(device=True, inline="always")
     def take_in(first, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room):
@@ -290,7 +284,8 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(PLACES, float32)
         if SHELVED:
-            shelf = cuda.shared.array(0, float32, alignment=16)
+            # Element j of leaf i of a thread at [j * SHELF + i * THREADS + thread]: neighbouring lanes use neighbouring banks.
+            shelf = cuda.shared.array(0, float32)
 
         if PDL:
             # Call into L2 what a predecessor seldom writes (harmless if it does), then wait for it.
@@ -316,8 +311,8 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
             if SHELVED:
                 take_in(0, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room)
                 for i in range(SHELVED):
-                    for part in range(PARTS):
-                        store_part(shelf, on_shelf(i, part, thread), get_part(values, int64(i * PARTS + part)))
+                    for j in range(LEAF):
+                        shelf[uint32(j * SHELF + i * THREADS + thread)] = values[i * LEAF + j]
             take_in(SHELVED, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room)
 
             # Segments by warp, the row by everybody.
@@ -345,8 +340,8 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                     store(out, out_mine, offset, scaled(get(values, int64(i)), rstd, gain, bias_bits))
             if SHELVED:
                 for i in range(SHELVED):
-                    for part in range(PARTS):
-                        nv.put(values, int64(i * PARTS + part), load_part(shelf, on_shelf(i, part, thread)))
+                    for j in range(LEAF):
+                        values[i * LEAF + j] = shelf[uint32(j * SHELF + i * THREADS + thread)]
                     if inside(i, room):
                         gain = load_weight(weight, int64(mine), offset_of(i))
                         store(out, out_mine, offset_of(i), scaled(get(values, int64(i)), rstd, gain, bias_bits))
