@@ -6,11 +6,26 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from difftest.errors import INTERRUPTED
+
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
+
+
+@contextmanager
+def _handled(number: int, handler: Handler) -> Iterator[None]:
+    """``handler`` takes the signal in the block. Elsewhere than in the main thread signals are not Python's to set: no effect."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 @contextmanager
@@ -42,14 +57,8 @@ def leaving_at_once() -> Iterator[None]:
         sys.stderr.flush()
         os._exit(INTERRUPTED)
 
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(signal.SIGINT, leave):
         yield
-        return
-    before = signal.signal(signal.SIGINT, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -59,14 +68,8 @@ def on_sigterm_too() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(signal.SIGTERM, interrupt):
         yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def left_to_the_parent() -> None:
@@ -78,11 +81,5 @@ def left_to_the_parent() -> None:
 @contextmanager
 def ignored() -> Iterator[None]:
     """Ctrl-C has no effect in the block, nor ever on the processes that it starts."""
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(signal.SIGINT, signal.SIG_IGN):
         yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
