@@ -426,6 +426,10 @@ def sum_squares(typingctx, accumulator, vector):
     return types.float32(types.float32, vector), codegen
 
 
+def _element(context, builder, array_type, array, index):
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index], inbounds=True)
+
+
 @intrinsic
 def put(typingctx, array, slot, vector):
     """Keep a vector in a per-thread array: ``array[slot * n : (slot + 1) * n]``."""
@@ -455,6 +459,55 @@ def make_get(count: int) -> Callable[..., Any]:
         return types.UniTuple(array.dtype, count)(array, types.int64), codegen
 
     return get
+
+
+# --- vectors in shared memory ---------------------------------------------------------------------------------------------
+
+
+def _floats_at(context, builder, array_type, array, first, count: int):
+    """(pointer to ``array[first : first + count]`` as one vector, its alignment)."""
+    element = _element(context, builder, array_type, array, first)
+    return builder.bitcast(element, ir.PointerType(ir.VectorType(F32, count))), 4 * count if _on_gpu(builder) else 4
+
+
+def make_store_floats(count: int) -> Callable[..., Any]:
+    """``store_floats(array, first, vector)``: ``array[first : first + count] = vector`` in one access, 1, 2 or 4 floats.
+
+    ``first`` must be a multiple of ``count``.
+    """
+
+    @intrinsic
+    def store_floats(typingctx, array, first, vector):
+        def codegen(context, builder, sig, args):
+            packed = ir.Constant(ir.VectorType(F32, count), ir.Undefined)
+            for k, value in enumerate(_elements(builder, args[2], count)):
+                packed = builder.insert_element(packed, value, I32(k))
+            pointer, alignment = _floats_at(context, builder, sig.args[0], args[0], args[1], count)
+            builder.store(packed, pointer).align = alignment
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64, types.UniTuple(types.float32, count)), codegen
+
+    store_floats.memory_access = ("write", count)  # type: ignore[attr-defined]
+    return store_floats
+
+
+def make_load_floats(count: int) -> Callable[..., Any]:
+    """``load_floats(array, first) -> vector``: the counterpart of :func:`make_store_floats`."""
+
+    @intrinsic
+    def load_floats(typingctx, array, first):
+        def codegen(context, builder, sig, args):
+            pointer, alignment = _floats_at(context, builder, sig.args[0], args[0], args[1], count)
+            got = builder.load(pointer)
+            got.align = alignment
+            values = [builder.extract_element(got, I32(k)) for k in range(count)]
+            return _tuple(context, builder, sig.return_type, values)
+
+        return types.UniTuple(types.float32, count)(array, types.int64), codegen
+
+    load_floats.memory_access = ("read", count)  # type: ignore[attr-defined]
+    return load_floats
 
 
 # --- scalar arithmetic ----------------------------------------------------------------------------------------------------
@@ -557,10 +610,6 @@ release_dependents = _statement("griddepcontrol.launch_dependents;")
 # only: the arrival fences every earlier access to memory, which a row's sum must not wait for (see send_to_block).
 cluster_arrive = _statement("barrier.cluster.arrive.aligned;")
 cluster_wait = _statement("barrier.cluster.wait.aligned;")
-
-
-def _element(context, builder, array_type, array, index):
-    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index], inbounds=True)
 
 
 def _shared_address(context, builder, array_type, array, index):

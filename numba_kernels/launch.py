@@ -79,12 +79,8 @@ def resident_grid(device: int, function: int, spec: NormSpec, grid: tuple[int, i
     one of its 132), and a cluster that had to wait for another's end would double the launch's time.
     """
     with current_device(device):
-        if spec.cluster > 1:
-            config = trampoline.launch_config((spec.cluster, 1, 1), spec.threads, shared, cluster=spec.cluster)
-            status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
-        else:
-            status, count = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(driver.CUfunction(function), spec.threads, shared)
-            count *= target(device).processors
+        config = trampoline.launch_config((spec.cluster, 1, 1), spec.threads, shared, cluster=spec.cluster)
+        status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
     _check(status)
     return (min(grid[0], spec.cluster * count), 1, 1)
 

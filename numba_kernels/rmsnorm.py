@@ -229,31 +229,13 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
     STAYS, VALUES, WEIGHT_WORDS = spec.stays, KEPT * LEAF, KEPT * WORDS
     PLACES = 2 * MAX_SEGMENTS if STAYS else MAX_SEGMENTS
     get, get_words, sum_segments = nv.make_get(LEAF), nv.make_get(WORDS), make_sum_segments(ALL)
-    THREADS, SHELF = spec.threads, spec.threads * spec.shelved
+    THREADS, PART, PARTS = spec.threads, min(4, LEAF), LEAF // min(4, LEAF)
+    get_part, load_part, store_part = nv.make_get(PART), nv.make_load_floats(PART), nv.make_store_floats(PART)
 
     @cuda.jit(device=True, inline="always")
-    def take_in(first, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room):
-        # h = x + residual in fp32. All loads come before the first store and no branch parts them: all are in flight at once.
-        for i in range(KEPT):
-            jump = jump_of(first + i, mine, room)
-            words = load(x, x_mine, jump)
-            h = hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words)
-            nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(first + i, room), h))
-            if i < EARLY:
-                nv.put(gains, int64(i), load_weight(weight, int64(mine), jump))
-        if PDL and AT_LOADED and first == SHELVED:
-            nv.release_dependents()
-
-        # The new residual is h rounded once.
-        if ADDS:
-            for i in range(KEPT):
-                if inside(first + i, room):
-                    store(residual, residual_mine, offset_of(first + i), narrow(get(values, int64(i))))
-
-        # The sum of squares, a leaf and a chain at a time.
-        for i in range(KEPT):
-            so_far = partial[(first + i) // CHAIN] if (first + i) % CHAIN else float32(0.0)
-            partial[(first + i) // CHAIN] = nv.sum_squares(so_far, get(values, int64(i)))
+    def on_shelf(i, part, thread):
+        # 16 bytes of a leaf, then the next thread's: one access each, and neighbouring lanes use neighbouring banks.
+        return int64(((part * SHELVED + i) * THREADS + thread) * PART)
 
     def norm_kernel(
         x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits
@@ -284,8 +266,7 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(PLACES, float32)
         if SHELVED:
-            # Element j of leaf i of a thread at [j * SHELF + i * THREADS + thread]: neighbouring lanes use neighbouring banks.
-            shelf = cuda.shared.array(0, float32)
+            shelf = cuda.shared.array(0, float32, alignment=16)
 
         if PDL:
             # Call into L2 what a predecessor seldom writes (harmless if it does), then wait for it.
@@ -308,12 +289,34 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                 if ADDS:
                     nv.prefetch_run(residual, (row + AHEAD) * residual_stride, int64(ITEMSIZE), width)
 
-            if SHELVED:
-                take_in(0, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room)
-                for i in range(SHELVED):
-                    for j in range(LEAF):
-                        shelf[uint32(j * SHELF + i * THREADS + thread)] = values[i * LEAF + j]
-            take_in(SHELVED, x, residual, weight, values, gains, partial, x_mine, residual_mine, mine, room)
+            # The row in one go, or in two halves, the first of which then goes to the shelf.
+            for first in range(0, SHELVED + KEPT, KEPT):
+                # h = x + residual in fp32. All loads come before the first store and no branch parts them, so all are in flight.
+                for i in range(KEPT):
+                    jump = jump_of(first + i, mine, room)
+                    words = load(x, x_mine, jump)
+                    h = hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words)
+                    nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(first + i, room), h))
+                    if i < EARLY:
+                        nv.put(gains, int64(i), load_weight(weight, int64(mine), jump))
+                if PDL and AT_LOADED and first == SHELVED:
+                    nv.release_dependents()
+
+                # The new residual is h rounded once.
+                if ADDS:
+                    for i in range(KEPT):
+                        if inside(first + i, room):
+                            store(residual, residual_mine, offset_of(first + i), narrow(get(values, int64(i))))
+
+                # The sum of squares, a leaf and a chain at a time.
+                for i in range(KEPT):
+                    so_far = partial[(first + i) // CHAIN] if (first + i) % CHAIN else float32(0.0)
+                    partial[(first + i) // CHAIN] = nv.sum_squares(so_far, get(values, int64(i)))
+
+                if SHELVED:
+                    for i in range(SHELVED if first == 0 else 0):
+                        for part in range(PARTS):
+                            store_part(shelf, on_shelf(i, part, thread), get_part(values, int64(i * PARTS + part)))
 
             # Segments by warp, the row by everybody.
             if WARPS > 1:
@@ -340,8 +343,8 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                     store(out, out_mine, offset, scaled(get(values, int64(i)), rstd, gain, bias_bits))
             if SHELVED:
                 for i in range(SHELVED):
-                    for j in range(LEAF):
-                        values[i * LEAF + j] = shelf[uint32(j * SHELF + i * THREADS + thread)]
+                    for part in range(PARTS):
+                        nv.put(values, int64(i * PARTS + part), load_part(shelf, on_shelf(i, part, thread)))
                     if inside(i, room):
                         gain = load_weight(weight, int64(mine), offset_of(i))
                         store(out, out_mine, offset_of(i), scaled(get(values, int64(i)), rstd, gain, bias_bits))

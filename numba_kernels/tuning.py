@@ -37,9 +37,9 @@ MOST_LEAVES = 4
 MOST_WARPS = 32
 
 # How a row too wide for that is held: blocks, leaves of a thread, and how many of these wait on the shelf; the first that can.
-# Measured with a shelf written 16 bytes at a time: 8192 x 65536 1043 and 1073 (two runs) with (1, 8, 4) and 1087 with (2, 4, 0);
-# 2048 x 131072 533 with (2, 8, 4) and 541 with (4, 4, 0); 512 x 262144 275 with (8, 4, 2), 281 with (8, 4, 0) and 283 with
-# (4, 8, 4). As it is written now, 4 bytes at a time, the benchmark gives 1129, 547 and 276.
+# 8192 x 65536 1043 and 1073 (two runs) with (1, 8, 4) and 1087 with (2, 4, 0); 2048 x 131072 533 with (2, 8, 4) and 541 with
+# (4, 4, 0); 512 x 262144 275 with (8, 4, 2), 281 with (8, 4, 0) and 283 with (4, 8, 4). The shelf is read and written 16 bytes at
+# a time: with 4 at a time 1129, 547 and 276.
 # Clusters stay, for it takes long to start one: 2048 x 131072 569 without. A block alone does not: 16384 x 32768 1090 if it does
 # and 1039 if not, for multiprocessors are not equally fast, and a queue of blocks shares the rows out better than a rule.
 WIDE = ((1, 8, 4), (2, 8, 4), (8, 4, 2))

@@ -116,6 +116,15 @@ def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice(wid
     check(spec, (8, 0), wide=width % 8 == 0)
 
 
+@pytest.mark.parametrize("width", [65536, 131072, 262144])
+def test_a_shelf_is_written_and_read_16_bytes_at_a_time(width):
+    spec = norm(width, 2048, "bf16", TARGETS[9, 0])
+    assert spec.shelved
+    ptx, _, _ = built(spec, (9, 0))
+    for access in ("ld", "st"):
+        assert len(re.findall(rf"{access}\.shared\.v4\.[bfu]32", ptx)) == spec.shelved * spec.leaf // 4
+
+
 def test_an_access_is_as_wide_as_every_address_allows():
     assert tuning.access_bytes(8, 2, 0, 16, 4096) == 16
     assert tuning.access_bytes(8, 2, 8, 16) == 8
