@@ -1,4 +1,5 @@
-"""Fills the marked places of README.md and docs/kernels.md from data, so that no number in them is typed by hand.
+"""Fills the marked places of README.md and docs/kernels.md from data, so that no number in them is typed by hand, and draws the
+README's plots.
 
     python benchmarks/readme_tables.py             write the pages
     python benchmarks/readme_tables.py --check     exit status 1 where a page holds something else
@@ -21,7 +22,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from difftest.bench import results, tables
+from difftest.bench import plots, results, tables
 from difftest.bench.run import SCHEMA
 from numba_kernels import tuning
 from reference.claims import CLAIMS, Claim, libraries
@@ -30,6 +31,8 @@ from reference.operators import OPERATORS, Operator
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/kernels.md")
 RESULTS = ROOT / "benchmarks" / "results"
+PLOTS = ROOT / "docs" / "plots"
+OP, DTYPE = "fused_add_rmsnorm", "bf16"  # of the plots
 NOT_YET = "No result file is in `benchmarks/results/` yet.\n"
 FORM_WIDTHS = (3, 111, 128, 1024, 4096, 16384, 33333, 65536, 131072, 262144, 1048576)
 FORM_ROWS = 4096
@@ -37,12 +40,31 @@ H200 = tuning.Target("sm_90", shared_bytes=232448, processors=132, clusters=True
 WHERE_TESTED = {"cpu": "its outputs, on a CPU", "gpu": "its outputs, on a GPU", "": "-"}
 
 
+def benchmark() -> dict[str, Any] | None:
+    """The result files of `python cli.py bench --json`, put together by date."""
+    found = [document for document in _results() if document.get("schema") == SCHEMA]
+    return results.merged(sorted(found, key=lambda document: document["date"])) if found else None
+
+
 def bench_tables() -> str:
     """What `python cli.py bench --summary FILE… --markdown` prints for the result files."""
-    found = [document for document in _results() if document.get("schema") == SCHEMA]
-    if not found:
-        return NOT_YET
-    return tables.markdown(results.merged(sorted(found, key=lambda document: document["date"])))
+    document = benchmark()
+    return tables.markdown(document) if document else NOT_YET
+
+
+def bench_plots() -> str:
+    """The plots that draw_plots makes."""
+    files = {axis: (PLOTS / f"{OP}-{DTYPE}-{axis}.svg").relative_to(ROOT) for axis in ("width", "rows")}
+    return "".join(f"![GB/s of every provider against {axis}]({file})\n" for axis, file in files.items())
+
+
+def draw_plots() -> None:
+    """What `python cli.py bench --summary FILE… --plots docs/plots` draws of one operator and dtype."""
+    document = benchmark()
+    if document:
+        points = [point for point in document["points"] if (point["op"], point["dtype"]) == (OP, DTYPE)]
+        PLOTS.mkdir(exist_ok=True)
+        plots.write(PLOTS, {**document, "points": points})
 
 
 def contract_costs() -> str:
@@ -111,6 +133,7 @@ def forms() -> str:
 
 PLACES: dict[str, Callable[[], str]] = {
     "bench": bench_tables,
+    "bench-plots": bench_plots,
     "contract-cost": contract_costs,
     "first-call": first_calls,
     "claims": claims,
@@ -176,6 +199,8 @@ def main(check: bool) -> None:
             stale.append(name)
             if not check:
                 path.write_text(new, encoding="utf-8")
+    if not check:
+        draw_plots()
     for name in stale:
         click.echo(f"{name}: {'not what the data says; run python benchmarks/readme_tables.py' if check else 'written'}")
     sys.exit(1 if check and stale else 0)

@@ -82,12 +82,25 @@ def test_the_table_of_operators_names_every_operator_with_its_contracts():
         assert codes in (", ".join(OPERATORS[name].codes), "the same")
 
 
-def test_the_marked_tables_are_what_the_data_says():
+@pytest.fixture(scope="module")
+def readme_tables():
     path = ROOT / "benchmarks" / "readme_tables.py"
     spec = importlib.util.spec_from_file_location("readme_tables", path)
-    readme_tables = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = readme_tables
-    spec.loader.exec_module(readme_tables)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_marked_tables_are_what_the_data_says(readme_tables):
     for name in readme_tables.PAGES:
         page = (ROOT / name).read_text(encoding="utf-8")
-        assert page == readme_tables.filled(page), f"run python {path.relative_to(ROOT)}"
+        assert page == readme_tables.filled(page), "run python benchmarks/readme_tables.py"
+
+
+def test_the_plots_are_of_the_latest_benchmark(readme_tables):
+    date = readme_tables.benchmark()["date"]
+    pictures = re.findall(r"\]\((docs/plots/.*?\.svg)\)", README.read_text(encoding="utf-8"))
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert f"<dc:date>{date}</dc:date>" in (ROOT / picture).read_text(encoding="utf-8"), picture

@@ -28,7 +28,10 @@ _MARKERS = "osD^vPX<>h"
 
 
 def write(folder: Path, document: dict[str, Any]) -> list[Path]:
-    """Writes OP-DTYPE-rows.svg and OP-DTYPE-width.svg where there are two points or more to join. Returns the files."""
+    """Writes OP-DTYPE-rows.svg and OP-DTYPE-width.svg where there are two points or more to join. Returns the files.
+
+    A file tells the document's date, and is the same whenever it is drawn.
+    """
     written = []
     points = results.measured(document)
     for op, dtype in dict.fromkeys((point.op, point.dtype) for point in points):
@@ -39,7 +42,7 @@ def write(folder: Path, document: dict[str, Any]) -> list[Path]:
         ):
             if len(chosen) >= 2:
                 path = folder / f"{op}-{dtype}-{axis}.svg"
-                _draw(path, f"{op}, {dtype}{note}", axis, chosen)
+                _draw(path, f"{op}, {dtype}{note}", axis, chosen, document["date"])
                 written.append(path)
     return written
 
@@ -59,7 +62,8 @@ def _largest_of_each_width(points: Sequence[Measured]) -> tuple[list[Measured], 
     return [by_width[width] for width in sorted(by_width)], ", the most rows of each width"
 
 
-def _draw(path: Path, title: str, axis: str, points: list[Measured]) -> None:
+def _draw(path: Path, title: str, axis: str, points: list[Measured], date: str) -> None:
+    from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -107,4 +111,5 @@ def _draw(path: Path, title: str, axis: str, points: list[Measured]) -> None:
     handles, shown = axes.get_legend_handles_labels()
     order = [*range(len(names) - 1, -1, -1), len(names)]
     axes.legend([handles[i] for i in order], [shown[i] for i in order], fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    figure.savefig(path)
+    with rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(path, metadata={"Date": date})
