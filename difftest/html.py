@@ -12,6 +12,7 @@ from difftest.bins import bins
 from difftest.record import write_text
 from difftest.report import describe
 from difftest.session import Outcome
+from difftest.wording import counted
 
 MOST_CASES = 200  # of those that differ: the JSON holds all of them
 
@@ -30,9 +31,9 @@ _PAGE = """<!doctype html>
  <span class="{{ document.verdict }}">{{ document.verdict }}</span></h1>
 <p>{% for name, value in document.environment.items() %}{{ name }} {{ value }}
 {{- ", " if not loop.last }}{% endfor %}</p>
-<p>{{ outcome.results | length }} comparisons in {{ "%.1f" | format(outcome.seconds) }} s
-{%- if outcome.not_run %}; {{ outcome.not_run }} cases were not run{% endif %}
-{%- if document.stability.cases %}; {{ document.stability.cases }} cases called again and in parts:
+<p>{{ counted(outcome.results | length, "comparison") }} in {{ "%.1f" | format(outcome.seconds) }} s
+{%- if early %}; {{ early }}{% endif %}
+{%- if document.stability.cases %}; {{ counted(document.stability.cases, "case") }} called again and in parts:
 {{ document.stability.changing }} change from run to run, {{ document.stability.batch_dependent }} depend on the batch
 {%- endif %}</p>
 <table><tr><th>operator<th>dtype<th>against<th>cases<th>output mismatches<th>max ULP
@@ -72,7 +73,7 @@ _PAGE = """<!doctype html>
 {% if remarked | length > most %}<p>... and {{ remarked | length - most }} more</p>{% endif %}
 {% if document.skipped %}<h2>Skipped</h2><ul>
 {% for skip in document.skipped %}
-<li>{{ skip.op }} {{ skip.dtype }} against {{ skip.against }}, {{ skip.cases }} cases: {{ skip.reason }}</li>
+<li>{{ skip.op }} {{ skip.dtype }} against {{ skip.against }}, {{ counted(skip.cases, "case") }}: {{ skip.reason }}</li>
 {% endfor %}</ul>{% endif %}
 </html>
 """
@@ -93,6 +94,8 @@ def write(path: Path, document: Mapping[str, Any], outcome: Outcome) -> None:
         bins=bins,
         length=_length,
         describe=describe,
+        counted=counted,
+        early=summary.early(outcome),
     )
     write_text(path, page)
 

@@ -22,6 +22,7 @@ from difftest.cases import Case
 from difftest.environment import one_line
 from difftest.run import Result
 from difftest.session import Outcome
+from difftest.wording import counted
 
 STYLE = {"conforms": "green", "differs": "bold red", "no evidence": "yellow"}
 BAR = 40
@@ -54,7 +55,7 @@ def progress(total: int) -> Iterator[Callable[[Case], None]]:
 
 def heading(screen: Console, environment: Mapping[str, str], candidate: str, against: Sequence[str], cases: int) -> None:
     """The first lines: what is compared with what, and where."""
-    screen.print(f"[bold]{escape(candidate)}[/] against [bold]{escape(', '.join(against))}[/]: {cases} cases")
+    screen.print(f"[bold]{escape(candidate)}[/] against [bold]{escape(', '.join(against))}[/]: {counted(cases, 'case')}")
     screen.print(one_line(dict(environment)), style="dim", soft_wrap=True)
 
 
@@ -163,7 +164,7 @@ def _stability(screen: Console, outcome: Outcome, strictly: str) -> None:
         return
     found = summary.stability(again)
     said = [f"{found[key]} {what}" for key, what in STABILITY.items() if found[key]]
-    text = f"called again and in parts: {found['cases']} cases, {', '.join(said) or 'no bit changed'}"
+    text = f"called again and in parts: {counted(found['cases'], 'case')}, {', '.join(said) or 'no bit changed'}"
     screen.print(text, style="yellow" if said else "dim")
     remarked = summary.remarked(again)
     if remarked:
@@ -196,17 +197,21 @@ def _left_out(screen: Console, outcome: Outcome) -> None:
         count = sum(int(str(skip["cases"])) for skip in members)
         what = ", ".join(dict.fromkeys(f"{skip['op']} {skip['dtype']}" for skip in members[:4]))
         more = f" and {len(members) - 4} more" if len(members) > 4 else ""
-        screen.print(f"[yellow]skipped[/] {escape(against)}, {count} cases ({what}{more}): {escape(reason)}", soft_wrap=True)
+        screen.print(
+            f"[yellow]skipped[/] {escape(against)}, {counted(count, 'case')} ({what}{more}): {escape(reason)}", soft_wrap=True
+        )
     for against, followed, contract, count in summary.other_contracts(outcome.results):
         screen.print(
-            f"{escape(against)} follows {followed}, the candidate is held to {contract} ({count} comparisons): "
+            f"{escape(against)} follows {followed}, the candidate is held to {contract} ({counted(count, 'comparison')}): "
             "the two may differ and both be right",
             style="yellow",
         )
     vacuous = [r for r in outcome.results if r.vacuous and not r.differs]
     if vacuous:
         regimes = ", ".join(dict.fromkeys(r.case.regime for r in vacuous))
-        screen.print(f"{len(vacuous)} comparisons are no evidence: a trivial mutant passes them too ({regimes})", style="dim")
+        screen.print(
+            f"no evidence: {counted(len(vacuous), 'comparison')}, which a trivial mutant passes too ({regimes})", style="dim"
+        )
 
 
 def _verdict(screen: Console, outcome: Outcome) -> None:
@@ -215,7 +220,7 @@ def _verdict(screen: Console, outcome: Outcome) -> None:
     evidence = sum(r.evidence and not r.differs for r in outcome.results)
     differing = sum(r.differs for r in outcome.results)
     if verdict == "differs":
-        text = f"{differing} of {len(outcome.results)} comparisons differ"
+        text = f"{differing} of {counted(len(outcome.results), 'comparison')} {'differs' if differing == 1 else 'differ'}"
     elif not compared:
         text = "nothing was compared, which is no pass"
     elif verdict == "no evidence":
@@ -223,7 +228,7 @@ def _verdict(screen: Console, outcome: Outcome) -> None:
         what = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
         text = f"no case of {what} can tell a trivial mutant from the operator, which is no pass"
     else:
-        text = f"{evidence} comparisons, each of which a trivial mutant fails; {len(outcome.results)} in all"
+        text = f"{counted(evidence, 'comparison')}, each of which a trivial mutant fails; {len(outcome.results)} in all"
     early = f"; [yellow]{summary.early(outcome)}[/]" if outcome.not_run else ""
     line = f"[{STYLE[verdict]}]{verdict}[/]: {text}; {compared:,} elements in {outcome.seconds:.1f} s{early}"
     screen.print(line, soft_wrap=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from difftest import errors
 from difftest.run import Result, Skip
 from difftest.session import Outcome
+from difftest.wording import counted
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ def early(outcome: Outcome) -> str:
     """Why cases were not run and how many; nothing where all were."""
     if not outcome.not_run:
         return ""
-    return f"{'interrupted' if outcome.interrupted else 'out of time'}: {outcome.not_run} cases were not run"
+    return f"{'interrupted' if outcome.interrupted else 'out of time'}: {counted(outcome.not_run, 'case')} not run"
 
 
 def exit_status(outcome: Outcome) -> int:

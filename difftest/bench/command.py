@@ -18,6 +18,7 @@ from difftest.bench.timer import GraphTimer
 from difftest.candidates import resolve
 from difftest.dtypes import DTYPES
 from difftest.errors import LackingError, UsageError
+from difftest.wording import counted
 from reference.operators import OPERATORS
 
 
@@ -60,7 +61,10 @@ def bench(
     if reason:
         raise LackingError(f"{plan.OURS} can't run on {where}: {reason}")
     screen = report.console() if not markdown else Console(stderr=True)
-    screen.print(f"{len(points)} points, {len(providers)} providers on {torch.cuda.get_device_name(where)}", markup=False)
+    screen.print(
+        f"{counted(len(points), 'point')}, {counted(len(providers), 'provider')} on {torch.cuda.get_device_name(where)}",
+        markup=False,
+    )
 
     def on_point(point: Point, result: Mapping[str, Any]) -> None:
         screen.print(_line(point, result), markup=False, soft_wrap=True)

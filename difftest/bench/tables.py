@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from difftest.bench import results
 from difftest.bench.plan import OURS
 from difftest.bench.results import Measured, Summary
+from difftest.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def show(screen: Console, document: dict[str, Any]) -> None:
         screen.print(f"[yellow]skipped[/] {escape(', '.join(names))}: {escape(reason)}", soft_wrap=True)
     if document.get("stopped"):
         count = len(document["not_run"])
-        screen.print(f"[yellow]stopped[/]: {escape(document['stopped'])}; {count} points were not run", soft_wrap=True)
+        screen.print(f"[yellow]stopped[/]: {escape(document['stopped'])}; {counted(count, 'point')} not run", soft_wrap=True)
 
 
 def markdown(document: dict[str, Any]) -> str:
@@ -164,7 +165,7 @@ def _skips(document: dict[str, Any]) -> dict[str, list[str]]:
             if row["status"] == "skipped":
                 by_name = counts.setdefault(row["reason"], {})
                 by_name[row["provider"]] = by_name.get(row["provider"], 0) + 1
-    return {reason: [f"{name} ({count} points)" for name, count in names.items()] for reason, names in counts.items()}
+    return {reason: [f"{name} ({counted(count, 'point')})" for name, count in names.items()] for reason, names in counts.items()}
 
 
 def _line(cells: Sequence[str]) -> str:

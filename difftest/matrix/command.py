@@ -19,6 +19,7 @@ from difftest.environment import environment, one_line
 from difftest.errors import UsageError
 from difftest.matrix import analyse, page, plan, plots, run, tables
 from difftest.matrix.observe import Task, tasks
+from difftest.wording import counted
 from reference import providers
 from reference.operators import OPERATORS
 
@@ -97,7 +98,10 @@ def matrix(
         record.check_writable("--markdown", markdown)
     screen = report.console()
     calls = len(tasks(cells, wanted))
-    screen.print(f"{len(asked.names)} implementations, {len(asked.pairs)} pairs, {calls} calls of each", markup=False)
+    screen.print(
+        f"{counted(len(asked.names), 'implementation')}, {counted(len(asked.pairs), 'pair')}, {counted(calls, 'call')} of each",
+        markup=False,
+    )
     screen.print(one_line(environment(where)), style="dim", soft_wrap=True)
     with run.scratch() as folder, _progress(calls * len(asked.names)) as on_answer:
         observed = run.run(asked, Path(folder), on_answer)
@@ -137,7 +141,7 @@ def _close(screen: Any, document: dict[str, Any]) -> int:
     }[verdict]
     style = report.STYLE[verdict]
     screen.print(
-        f"[{style}]{verdict}[/]: {why}; {len(usable)} implementations, {compared:,} elements compared in pairs, "
+        f"[{style}]{verdict}[/]: {why}; {counted(len(usable), 'implementation')}, {compared:,} elements compared in pairs, "
         f"{document['seconds']:g} s{_early(document)}",
         soft_wrap=True,
     )
@@ -155,7 +159,7 @@ def _early(document: dict[str, Any]) -> str:
     left = sum(each["not_run"] for each in document["providers"].values())
     if not left:
         return ""
-    return f"; [yellow]{'interrupted' if document['interrupted'] else 'out of time'}: {left} calls were not made[/]"
+    return f"; [yellow]{'interrupted' if document['interrupted'] else 'out of time'}: {counted(left, 'call')} not made[/]"
 
 
 def docs(result: Path) -> int:

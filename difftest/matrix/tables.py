@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from difftest.truth import LEVELS
+from difftest.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def findings(document: dict[str, Any]) -> list[str]:
             if member["keeps_claim"] is False:
                 found.append(f"{where}: {name} claims {member['claims']}; {member['identified']['line']}")
             for reason, what in member["failed"].items():
-                found.append(f"{where}: {name} failed: {reason} ({len(what)} calls, the first: {what[0]})")
+                found.append(f"{where}: {name} failed: {reason} ({counted(len(what), 'call')}, the first: {what[0]})")
     return found
 
 
@@ -147,7 +148,7 @@ def left_out(document: dict[str, Any]) -> list[str]:
         if provider["unavailable"]:
             found.append(f"{name}: {provider['unavailable']}")
         elif provider["not_run"]:
-            found.append(f"{name}: {provider['not_run']} calls were not started")
+            found.append(f"{name}: {counted(provider['not_run'], 'call')} not started")
     reasons: dict[tuple[str, str], list[str]] = {}
     for group in document["groups"]:
         for name, member in group["providers"].items():
@@ -157,7 +158,7 @@ def left_out(document: dict[str, Any]) -> list[str]:
             for width, reason in identified.get("refused", {}).items():
                 reasons.setdefault((name, reason), []).append(f"{group['op']} {group['dtype']}, identify at width {width}")
     for (name, reason), what in reasons.items():
-        found.append(f"{name}: {reason} ({len(what)} calls, the first: {what[0]})")
+        found.append(f"{name}: {reason} ({counted(len(what), 'call')}, the first: {what[0]})")
     return found
 
 

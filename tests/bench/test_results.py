@@ -89,7 +89,7 @@ def test_the_tables_show_every_point_and_mark_the_fastest():
     tables.show(screen, example())
     shown = screen.export_text()
     assert "512 x 262144" in shown
-    assert "skipped hf (1 points): not here" in shown
+    assert "skipped hf (1 point): not here" in shown
 
 
 def test_a_file_that_is_none_is_one_line(tmp_path):

@@ -64,7 +64,7 @@ def test_a_sum_whose_order_changes_from_run_to_run_is_a_difference_though_both_o
     assert 0 < int(said[1]) == case["stability"]["changing"] < 4 * 4096
     assert said[2] != said[3]
     assert reason in run.out
-    assert "called again and in parts: 1 cases, 1 change from run to run" in run.out
+    assert "called again and in parts: 1 case, 1 change from run to run" in run.out
     assert run.json["stability"] == {"cases": 1, "changing": 1, "batch_dependent": 0}
     found = commands(run)
     assert [words[0] for words in found] == ["replay", "difftest"]
@@ -162,7 +162,7 @@ def test_bits_that_depend_on_the_batch_are_a_remark(difftest, broken, function, 
     )
     assert [int(said[1]), int(said[2])] == [case["stability"]["batch_elements"], case["stability"]["batch_rows"]]
     assert int(said[1]) > 0
-    assert "called again and in parts: 1 cases, 1 depend on the batch" in run.out
+    assert "called again and in parts: 1 case, 1 depend on the batch" in run.out
     assert remark in run.out
     (output,) = ElementTree.parse(tmp_path / "junit.xml").getroot().findall(".//testcase/system-out")
     assert output.text == remark
