@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import dispatch
 from .arrays import CPU, Array, Rows, as_rows, overlap, same_memory
 
 WIDEST = 2**30  # elements of a row: places in a row, and a little past its end, are 32-bit numbers
@@ -16,7 +17,7 @@ CODES = {"add_norm": ("R0W0", "R1W0", "R0W1", "R1W1"), "norm": ("W0", "W1"), "ga
 
 def check_contract(family: str, contract: Any) -> str:
     allowed = CODES[family]
-    if contract not in allowed:
+    if not isinstance(contract, str) or contract not in allowed:
         raise ValueError(f"contract: {contract!r}; {', '.join(allowed)} are supported here")
     return contract
 
@@ -25,7 +26,10 @@ def check_eps(eps: Any) -> np.float32:
     """eps as the fp32 value that the kernel adds inside the root."""
     if isinstance(eps, bool) or not isinstance(eps, numbers.Real):
         raise TypeError(f"eps: {eps!r} of type {type(eps).__name__}; a real number is needed")
-    value = float(eps)
+    try:
+        value = float(eps)
+    except OverflowError:
+        value = math.inf
     if not math.isfinite(value) or value < 0 or value > float(np.finfo(np.float32).max):
         raise ValueError(f"eps: {eps!r}; a finite fp32 number of at least 0 is needed")
     return np.float32(value)
@@ -67,6 +71,13 @@ def check_weight(weight: Array, like: Array) -> None:
         raise ValueError(f"weight: stride {weight.strides[0]}; a contiguous vector (stride 1) is needed")
 
 
+def half_width(width: int) -> int:
+    """The output's width, of the gated forms' input."""
+    if width % 2:
+        raise ValueError(f"input: last axis of {width}; an even number is needed, gate and up side by side")
+    return width // 2
+
+
 def check_row_width(array: Array) -> None:
     if array.width == 0:
         raise ValueError(f"{array.name}: shape {array.shape} has rows of 0 elements; at least 1 is needed")
@@ -78,6 +89,11 @@ def writable_rows(array: Array) -> Rows:
     """The rows of an array that the operator writes: the caller's own memory, each element once."""
     if array.readonly:
         raise ValueError(f"{array.name}: read-only memory, but the operator writes to it")
+    if dispatch.records(array.owner):
+        raise ValueError(
+            f"{array.name}: requires grad, and autograd can't record what the operator writes to it; call under torch.no_grad(), "
+            f"or pass {array.name}.detach()"
+        )
     rows = as_rows(array)
     if rows.count > 1 and rows.stride < rows.width:
         raise ValueError(

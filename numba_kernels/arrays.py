@@ -44,7 +44,8 @@ class Array:
         return self.shape[-1]
 
 
-def _format(name: str, dtype: Any) -> str:
+def format_of(name: str, dtype: Any) -> str:
+    """The short name of a storage dtype. TypeError, naming the argument, for any other."""
     text = str(dtype).removeprefix("torch.")
     if text not in FORMAT_NAMES:
         raise TypeError(f"{name}: dtype {text} is not supported; float32, float16 and bfloat16 are")
@@ -65,7 +66,9 @@ def describe(name: str, value: Any) -> Array:
 
 
 def _from_numpy(name: str, value: np.ndarray) -> Array:
-    kind = _format(name, value.dtype)
+    kind = format_of(name, value.dtype)
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name}: a masked array, whose mask would be ignored; pass its .filled(…)")
     if not value.dtype.isnative:
         raise TypeError(f"{name}: byte order {value.dtype.byteorder!r} is not this machine's")
     size = value.dtype.itemsize
@@ -76,20 +79,26 @@ def _from_numpy(name: str, value: np.ndarray) -> Array:
 
 
 def _from_torch(name: str, value: Any) -> Array:
-    kind = _format(name, value.dtype)
-    if value.layout.__repr__() != "torch.strided":
-        raise TypeError(f"{name}: layout {value.layout}; a strided tensor is needed")
+    kind = format_of(name, value.dtype)
+    if value.layout.__repr__() != "torch.strided" or value.is_nested:
+        raise TypeError(f"{name}: layout {'nested' if value.is_nested else value.layout}; a strided tensor is needed")
     if value.device.type not in ("cuda", "cpu"):
         raise TypeError(f"{name}: device {value.device}; cpu and cuda tensors are supported")
     if value.is_neg() or value.is_conj():
         raise TypeError(f"{name}: a lazily negated or conjugated tensor; call .resolve_neg() first")
+    try:
+        address = value.data_ptr()
+    except RuntimeError:  # a fake or functional tensor's
+        address = 0
+    if address == 0 and value.numel():
+        raise TypeError(f"{name}: a {type(value).__name__} without memory of its own; a tensor that holds its elements is needed")
     device, stream = CPU, 0
     if value.device.type == "cuda":
         from torch._C import _cuda_getCurrentRawStream as current_stream
 
         device = value.get_device()
         stream = current_stream(device)
-    return Array(name, value.data_ptr(), tuple(value.shape), value.stride(), kind, device, stream, False, value)
+    return Array(name, address, tuple(value.shape), value.stride(), kind, device, stream, False, value)
 
 
 def _from_protocol(name: str, value: Any) -> Array:
@@ -103,7 +112,7 @@ def _from_protocol(name: str, value: Any) -> Array:
         view = StridedMemoryView.from_any_interface(value, stream_ptr=-1)
     except (TypeError, ValueError, BufferError, NotImplementedError, RuntimeError) as error:
         raise TypeError(f"{name}: {type(value).__name__} can't be read as an array: {error}") from error
-    kind = _format(name, view.dtype)
+    kind = format_of(name, view.dtype)
     strides = view.strides or _contiguous(view.shape)
     device = view.device_id if view.is_device_accessible else CPU
     interface = getattr(value, "__cuda_array_interface__", {})

@@ -107,7 +107,10 @@ def _make_activation(name: str, storage: str) -> Callable[..., Any]:
             square_rest = nv.fma(x, x, -square)
             term = square * float32(TANH_CUBIC)
             factor = float32(TANH_SLOPE) + term
-            factor_rest = (float32(TANH_SLOPE) - factor) + term + nv.fma(square, float32(TANH_CUBIC), -term)
+            # What that sum rounded off: exact, as the larger of the two comes first.
+            steep = term > float32(TANH_SLOPE)
+            lost = (term - factor) + float32(TANH_SLOPE) if steep else (float32(TANH_SLOPE) - factor) + term
+            factor_rest = lost + nv.fma(square, float32(TANH_CUBIC), -term)
             factor_rest += float32(TANH_SLOPE_REST) + square * float32(TANH_CUBIC_REST) + square_rest * float32(TANH_CUBIC)
             u = x * factor
             rest = nv.fma(x, factor, -u) + x * factor_rest

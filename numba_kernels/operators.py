@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import arguments as check
+from . import dispatch
 from .arrays import CPU, Array, Rows, as_rows, describe
 from .plans import GatedPlan, NormPlan, Plan
 
@@ -41,7 +42,7 @@ def fused_add_rmsnorm(
 
     Source: ``flashinfer.fused_add_rmsnorm``.
     """
-    _add_norm(input, residual, weight, eps, contract, enable_pdl, 0.0)
+    add_norm(input, residual, weight, eps, contract, enable_pdl, 0.0)
 
 
 def gemma_fused_add_rmsnorm(
@@ -57,7 +58,7 @@ def gemma_fused_add_rmsnorm(
 
     As :func:`fused_add_rmsnorm` otherwise. Source: ``flashinfer.gemma_fused_add_rmsnorm``.
     """
-    _add_norm(input, residual, weight, eps, contract, enable_pdl, 1.0)
+    add_norm(input, residual, weight, eps, contract, enable_pdl, 1.0)
 
 
 def rmsnorm(
@@ -74,7 +75,7 @@ def rmsnorm(
     ``input``, ``out``: (…, width), one dtype of fp32, fp16, bf16; ``out`` may be ``input`` itself. ``weight``: (width,), the same
     dtype or fp32. ``contract``: W0 or W1. Raises as :func:`fused_add_rmsnorm`. Source: ``flashinfer.rmsnorm``.
     """
-    return _norm(input, weight, eps, out, contract, enable_pdl, 0.0)
+    return norm(input, weight, eps, out, contract, enable_pdl, 0.0)
 
 
 def gemma_rmsnorm(
@@ -90,7 +91,7 @@ def gemma_rmsnorm(
 
     As :func:`rmsnorm` otherwise. Source: ``flashinfer.gemma_rmsnorm``.
     """
-    return _norm(input, weight, eps, out, contract, enable_pdl, 1.0)
+    return norm(input, weight, eps, out, contract, enable_pdl, 1.0)
 
 
 def silu_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enable_pdl: bool | None = None) -> Any:
@@ -101,7 +102,7 @@ def silu_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enable_pd
     gate gives NaN. ``contract``: S0 (FlashInfer's) or S1. Raises TypeError or ValueError, naming the argument, before anything is
     written. Source: ``flashinfer.silu_and_mul``.
     """
-    return _gated(input, out, contract, enable_pdl, "silu")
+    return gated(input, out, contract, enable_pdl, "silu")
 
 
 def gelu_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enable_pdl: bool | None = None) -> Any:
@@ -109,7 +110,7 @@ def gelu_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enable_pd
 
     Source: ``flashinfer.gelu_and_mul``.
     """
-    return _gated(input, out, contract, enable_pdl, "gelu")
+    return gated(input, out, contract, enable_pdl, "gelu")
 
 
 def gelu_tanh_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enable_pdl: bool | None = None) -> Any:
@@ -117,7 +118,7 @@ def gelu_tanh_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enab
 
     As :func:`silu_and_mul` otherwise. Source: ``flashinfer.gelu_tanh_and_mul``.
     """
-    return _gated(input, out, contract, enable_pdl, "gelu_tanh")
+    return gated(input, out, contract, enable_pdl, "gelu_tanh")
 
 
 # A call like an earlier one: the same kinds of torch CUDA tensors and options, whose checks passed then. What the key does not
@@ -126,10 +127,14 @@ _KNOWN: dict[Hashable, tuple[Any, ...]] = {}
 _KNOWN_LIMIT = 8192  # kinds of calls kept, about a kilobyte each: serving code meets every batch size
 
 
-def _add_norm(input, residual, weight, eps, contract, enable_pdl, weight_bias: float) -> None:
+def add_norm(input, residual, weight, eps, contract, enable_pdl, weight_bias: float, *, direct: bool = False) -> None:
+    """Both fused_add_rmsnorms. ``direct``: PyTorch's dispatcher has seen the call and asks for the kernel."""
     key: Hashable = None
     try:
         key = (
+            input.__class__,
+            residual.__class__,
+            weight.__class__,
             input.shape,
             input.stride(),
             input.dtype,
@@ -148,16 +153,22 @@ def _add_norm(input, residual, weight, eps, contract, enable_pdl, weight_bias: f
             weight_bias,
         )
         known = _KNOWN.get(key)
-    except (AttributeError, TypeError):  # not torch tensors
+    except (AttributeError, TypeError, RuntimeError):  # not torch tensors, or not strided ones
         key, known = None, None
-    if known is not None:
-        prepared, current_stream, device, x_bytes, r_bytes, w_bytes = known
+    if known is not None and not (input.requires_grad or residual.requires_grad):
+        prepared, current_stream, modes, tell_written, device, x_bytes, r_bytes, w_bytes = known
         x, r, w = input.data_ptr(), residual.data_ptr(), weight.data_ptr()
         apart = x + x_bytes <= r or r + r_bytes <= x
-        if apart and (x + x_bytes <= w or w + w_bytes <= x) and (r + r_bytes <= w or w + w_bytes <= r):
+        apart = apart and (x + x_bytes <= w or w + w_bytes <= x) and (r + r_bytes <= w or w + w_bytes <= r)
+        if apart and x and r and w and (direct or not modes()):
             prepared.launch((x, r, w, x), (x | r) & 15 | (w & 15) << 4, current_stream(device))
+            tell_written((input, residual))
             return
 
+    if not direct and dispatch.wants(input, residual, weight):
+        name = "gemma_fused_add_rmsnorm" if weight_bias else "fused_add_rmsnorm"
+        dispatch.traced(name)(input, residual, weight, eps, contract=contract, enable_pdl=enable_pdl)
+        return
     check.check_contract("add_norm", contract)
     eps32 = check.check_eps(eps)
     check.check_pdl(enable_pdl)
@@ -187,15 +198,20 @@ def _add_norm(input, residual, weight, eps, contract, enable_pdl, weight_bias: f
         eps_bits=int(eps32.view(np.uint32)),
     )
     _run(plan, (x_rows, r_rows, w_rows, x_rows), (True, True, False, True), enable_pdl, key)
+    dispatch.tell_written(input, residual)
 
 
-def _norm(input, weight, eps, out, contract, enable_pdl, weight_bias: float):
+def norm(input, weight, eps, out, contract, enable_pdl, weight_bias: float, *, direct: bool = False):
+    """Both rmsnorms. ``direct``: as in :func:`add_norm`."""
     key: Hashable = None
     try:
         given = out
         if out is None and input.get_device() >= 0:
             given = input.new_empty(input.shape)
         key = (
+            input.__class__,
+            weight.__class__,
+            given.__class__,
             input.shape,
             input.stride(),
             input.dtype,
@@ -214,17 +230,21 @@ def _norm(input, weight, eps, out, contract, enable_pdl, weight_bias: float):
             weight_bias,
         )
         known = _KNOWN.get(key)
-        out = given
-    except (AttributeError, TypeError):
-        key, known = None, None
-    if known is not None:
-        prepared, current_stream, device, x_bytes, w_bytes, y_bytes = known
-        x, w, y = input.data_ptr(), weight.data_ptr(), out.data_ptr()
+    except (AttributeError, TypeError, RuntimeError):
+        key, known, given = None, None, out
+    if known is not None and not given.requires_grad:
+        prepared, current_stream, modes, tell_written, device, x_bytes, w_bytes, y_bytes = known
+        x, w, y = input.data_ptr(), weight.data_ptr(), given.data_ptr()
         apart = x + x_bytes <= y or y + y_bytes <= x or (x == y and x_bytes == y_bytes)  # out may be input
-        if apart and (y + y_bytes <= w or w + w_bytes <= y):
+        if apart and (y + y_bytes <= w or w + w_bytes <= y) and x and w and y and (direct or not modes()):
             prepared.launch((x, x, w, y), (x | y) & 15 | (w & 15) << 4, current_stream(device))
-            return out
+            if out is not None:
+                tell_written((out,))
+            return given
 
+    if not direct and dispatch.wants(input, weight, out):
+        name = "gemma_rmsnorm" if weight_bias else "rmsnorm"
+        return dispatch.traced(name)(input, weight, eps, out, contract=contract, enable_pdl=enable_pdl)
     check.check_contract("norm", contract)
     eps32 = check.check_eps(eps)
     check.check_pdl(enable_pdl)
@@ -232,11 +252,11 @@ def _norm(input, weight, eps, out, contract, enable_pdl, weight_bias: float):
     check.check_device([x, w])
     check.check_weight(w, x)
     x_rows, w_rows = as_rows(x), as_rows(w)
-    out, y_rows = _output(out, x, x.shape)
+    given, y_rows = _output(given, x, x.shape)
     check.check_apart(y_rows, x_rows, may_be_same=True)
     check.check_apart(y_rows, w_rows)
     if x_rows.count == 0:
-        return out
+        return given
     check.check_row_width(x)
     plan = NormPlan(
         rows=x_rows.count,
@@ -253,10 +273,12 @@ def _norm(input, weight, eps, out, contract, enable_pdl, weight_bias: float):
         eps_bits=int(eps32.view(np.uint32)),
     )
     _run(plan, (x_rows, x_rows, w_rows, y_rows), (False, False, False, True), enable_pdl, key)
-    return out
+    dispatch.tell_written(out)
+    return given
 
 
-def _gated(input, out, contract, enable_pdl, activation: str):
+def gated(input, out, contract, enable_pdl, activation: str, *, direct: bool = False):
+    """The three gated activations. ``direct``: as in :func:`add_norm`."""
     key: Hashable = None
     try:
         given = out
@@ -264,6 +286,8 @@ def _gated(input, out, contract, enable_pdl, activation: str):
             shape = input.shape
             given = input.new_empty((*shape[:-1], shape[-1] // 2))
         key = (
+            input.__class__,
+            given.__class__,
             input.shape,
             input.stride(),
             input.dtype,
@@ -277,26 +301,28 @@ def _gated(input, out, contract, enable_pdl, activation: str):
             activation,
         )
         known = _KNOWN.get(key)
-        out = given
-    except (AttributeError, TypeError, IndexError):
-        key, known = None, None
-    if known is not None:
-        prepared, current_stream, device, x_bytes, y_bytes = known
-        x, y = input.data_ptr(), out.data_ptr()
-        if x + x_bytes <= y or y + y_bytes <= x:
+    except (AttributeError, TypeError, IndexError, RuntimeError):
+        key, known, given = None, None, out
+    if known is not None and not given.requires_grad:
+        prepared, current_stream, modes, tell_written, device, x_bytes, y_bytes = known
+        x, y = input.data_ptr(), given.data_ptr()
+        if (x + x_bytes <= y or y + y_bytes <= x) and x and y and (direct or not modes()):
             prepared.launch((x, y), (x | y) & 15, current_stream(device))
-            return out
+            if out is not None:
+                tell_written((out,))
+            return given
 
+    if not direct and dispatch.wants(input, out):
+        return dispatch.traced(f"{activation}_and_mul")(input, out, contract=contract, enable_pdl=enable_pdl)
     check.check_contract("gated", contract)
     check.check_pdl(enable_pdl)
     x = describe("input", input)
-    if x.width % 2:
-        raise ValueError(f"input: last axis of {x.width}; an even number is needed, gate and up side by side")
+    width = check.half_width(x.width)
     x_rows = as_rows(x)
-    out, y_rows = _output(out, x, (*x.shape[:-1], x.width // 2))
+    given, y_rows = _output(given, x, (*x.shape[:-1], width))
     check.check_apart(y_rows, x_rows)
     if x_rows.count == 0:
-        return out
+        return given
     check.check_row_width(x)
     plan = GatedPlan(
         rows=x_rows.count,
@@ -308,7 +334,8 @@ def _gated(input, out, contract, enable_pdl, activation: str):
         rounds_activation=contract == "S1",
     )
     _run(plan, (x_rows, y_rows), (False, True), enable_pdl, key)
-    return out
+    dispatch.tell_written(out)
+    return given
 
 
 def _output(out: Any, like: Array, shape: tuple[int, ...]) -> tuple[Any, Rows]:
@@ -359,10 +386,18 @@ def _run(plan: Plan, rows: tuple[Rows, ...], written: tuple[bool, ...], enable_p
     addresses = tuple(r.array.address for r in rows)
     prepared.launch(addresses, alignment_of(addresses), rows[0].array.stream)
     if key is not None:
-        from torch._C import _cuda_getCurrentRawStream
+        from torch._C import _cuda_getCurrentRawStream as current_stream
+        from torch.autograd.graph import increment_version as tell_written
 
         arrays = {r.array.name: r.extent * r.array.itemsize for r in rows}
         if len(_KNOWN) >= _KNOWN_LIMIT:
             _KNOWN.pop(next(iter(_KNOWN)), None)
         # A fresh one: this one's variants are keyed by every address, a remembered call's by the fewest.
-        _KNOWN[key] = (Prepared(plan, device, enable_pdl), _cuda_getCurrentRawStream, device, *arrays.values())
+        _KNOWN[key] = (
+            Prepared(plan, device, enable_pdl),
+            current_stream,
+            dispatch.modes(),
+            tell_written,
+            device,
+            *arrays.values(),
+        )

@@ -102,7 +102,7 @@ def test_leading_axes_that_would_need_a_copy_are_refused_not_copied():
     refused(ValueError, ["input", "without a copy"], fused_add_rmsnorm, x, x.copy(), np.ones(8, np.float32))
 
 
-@pytest.mark.parametrize("eps", [float("nan"), float("inf"), -1e-6, 1e300])
+@pytest.mark.parametrize("eps", [float("nan"), float("inf"), -1e-6, 1e300, 10**400])
 def test_an_eps_that_is_no_finite_fp32_number_of_at_least_zero(eps):
     refused(ValueError, ["eps", repr(eps)], fused_add_rmsnorm, *arrays(), eps)
 
@@ -112,7 +112,7 @@ def test_an_eps_that_is_no_number(eps):
     refused(TypeError, ["eps"], fused_add_rmsnorm, *arrays(), eps)
 
 
-@pytest.mark.parametrize("contract", ["R2W0", "", None, "S0", "W0"])
+@pytest.mark.parametrize("contract", ["R2W0", "", None, "S0", "W0", np.array(["R0W0"])])
 def test_a_contract_the_operator_does_not_have(contract):
     refused(ValueError, ["contract", "R0W0, R1W0, R0W1, R1W1"], fused_add_rmsnorm, *arrays(), contract=contract)
 
@@ -211,3 +211,47 @@ def test_a_tensor_that_is_neither_on_the_cpu_nor_on_cuda():
 
 def test_a_sparse_tensor():
     refused(TypeError, ["input", "sparse"], rmsnorm, torch.ones(2, 8).to_sparse(), torch.ones(8))
+
+
+@pytest.mark.parametrize("layout", ["csr", "nested"])
+def test_a_tensor_without_strides(layout):
+    rows = torch.ones(2, 8)
+    x = rows.to_sparse_csr() if layout == "csr" else torch.nested.nested_tensor([rows, rows])
+    refused(TypeError, ["input: layout", layout], rmsnorm, x, torch.ones(8))
+
+
+def test_a_mask_is_not_ignored():
+    x = np.ma.array(np.ones((2, 8), np.float32), mask=False)
+    refused(TypeError, ["input", "masked"], rmsnorm, x, np.ones(8, np.float32))
+
+
+def test_a_tensor_whose_memory_was_freed():
+    x, residual, weight = torch.ones(2, 8), torch.ones(2, 8), torch.ones(8)
+    residual.untyped_storage().resize_(0)
+    refused(TypeError, ["residual", "memory of its own"], fused_add_rmsnorm, x, residual, weight)
+    refused(TypeError, ["out", "memory of its own"], rmsnorm, x, weight, out=residual)
+    assert torch.equal(x, torch.ones(2, 8))
+
+
+def test_the_tensors_of_a_vmap_have_no_memory():
+    with pytest.raises(TypeError, match="input: a Tensor without memory of its own"):
+        torch.vmap(lambda row: rmsnorm(row, torch.ones(8)))(torch.ones(2, 8))
+
+
+@pytest.mark.parametrize("place", ["input", "residual"])
+def test_what_autograd_would_have_to_record_is_not_written(place):
+    x, residual, weight = torch.ones(2, 8), torch.ones(2, 8), torch.ones(8)
+    {"input": x, "residual": residual}[place].requires_grad_()
+    refused(ValueError, [place, "requires grad", "no_grad"], fused_add_rmsnorm, x, residual, weight)
+    assert x.detach().eq(1).all()
+    assert residual.detach().eq(1).all()
+    with torch.no_grad():
+        fused_add_rmsnorm(x, residual, weight)
+    assert residual.detach().eq(2).all()
+
+
+def test_an_out_that_requires_grad():
+    out = torch.zeros(2, 8, requires_grad=True)
+    refused(ValueError, ["out", "requires grad"], rmsnorm, torch.ones(2, 8), torch.ones(8), out=out)
+    refused(ValueError, ["out", "requires grad"], silu_and_mul, torch.ones(2, 16), out)
+    assert not out.detach().any()

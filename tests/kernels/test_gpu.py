@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import numba_kernels
 from reference.arithmetic import evaluate, evaluate_f64
@@ -428,3 +429,40 @@ def test_arrays_of_torch_and_numpy_agree():
     on_gpu = numba_kernels.silu_and_mul(to_torch(inputs["input"]).cuda())
     staged = numba_kernels.silu_and_mul(inputs["input"])
     assert np.array_equal(on_gpu.cpu().numpy(), staged)
+
+
+def test_a_remembered_call_is_seen_by_the_dispatcher():
+    tensors = cuda_inputs("rmsnorm", 8, 4096, "bf16")
+    want = outputs("rmsnorm", tensors)[0]
+    graph = make_fx(lambda x: numba_kernels.rmsnorm(x, tensors[1]))(tensors[0].clone())
+    assert torch.ops.numba_kernels.rmsnorm.default in [node.target for node in graph.graph.nodes]
+    assert torch.equal(graph(tensors[0].clone()), want)
+
+
+@pytest.mark.parametrize("op", ["fused_add_rmsnorm", "rmsnorm", "silu_and_mul"])
+def test_a_remembered_call_tells_autograd_what_it_wrote(op):
+    tensors = cuda_inputs(op, 8, 4096, "bf16")
+    out = {} if op in ADD_NORMS else {"out": torch.empty(8, 4096, dtype=torch.bfloat16, device="cuda")}
+    written = tensors[:2] if op in ADD_NORMS else [out["out"]]
+    for _ in range(3):
+        before = [t._version for t in written]
+        getattr(numba_kernels, op)(*tensors, **out)
+        assert all(t._version > version for t, version in zip(written, before, strict=True))
+    written[-1].requires_grad_()
+    kept = [t.detach().clone() for t in written]
+    with pytest.raises(ValueError, match="requires grad"):
+        getattr(numba_kernels, op)(*tensors, **out)
+    assert all(torch.equal(t.detach(), k) for t, k in zip(written, kept, strict=True))
+    with torch.no_grad():
+        getattr(numba_kernels, op)(*tensors, **out)
+
+
+def test_a_remembered_call_with_memory_that_was_freed():
+    x, residual, weight = cuda_inputs("fused_add_rmsnorm", 8, 4096, "bf16")
+    for _ in range(2):
+        numba_kernels.fused_add_rmsnorm(x, residual, weight)
+    x.untyped_storage().resize_(0)
+    kept = residual.clone()
+    with pytest.raises(TypeError, match="input: a Tensor without memory of its own"):
+        numba_kernels.fused_add_rmsnorm(x, residual, weight)
+    assert torch.equal(residual, kept)

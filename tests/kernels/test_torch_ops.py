@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from packaging.requirements import Requirement
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import numba_kernels
 
@@ -69,6 +74,126 @@ def test_the_gated_forms_pass_opcheck(name):
     x, _, _ = tensors()
     opcheck(getattr(ops, name).default, (x,))
     opcheck(getattr(ops, f"{name}_out").default, (x.new_empty(3, 32), x))
+
+
+def test_make_fx_sees_the_operator():
+    x, _, weight = tensors()
+    graph = make_fx(lambda x: numba_kernels.rmsnorm(x, weight))(x)
+    assert ops.rmsnorm.default in [node.target for node in graph.graph.nodes]
+    assert torch.equal(graph(x + 1), numba_kernels.rmsnorm(x + 1, weight))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_export_sees_the_operators(strict):
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(tensors()[2])
+
+        def forward(self, x, residual):
+            return block(x.clone(), residual.clone(), self.weight)
+
+    x, residual, weight = tensors()
+    program = torch.export.export(Block(), (x, residual), strict=strict)
+    assert {ops.fused_add_rmsnorm.default, ops.silu_and_mul.default, ops.rmsnorm.default} <= {
+        node.target for node in program.graph.nodes
+    }
+    assert torch.equal(program.module()(x, residual), block(x.clone(), residual.clone(), weight))
+
+
+def test_a_jit_trace_sees_the_operator():
+    x, _, weight = tensors()
+    traced = torch.jit.trace(lambda x: numba_kernels.rmsnorm(x, weight), (x,))
+    assert torch.equal(traced(x + 1), numba_kernels.rmsnorm(x + 1, weight))
+
+
+def test_a_dispatch_mode_sees_the_operators():
+    class Watch(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    x, residual, weight = tensors()
+    want = block(x.clone(), residual.clone(), weight)
+    with Watch() as watch:
+        got = block(x, residual, weight)
+    assert torch.equal(got, want)
+    assert {ops.fused_add_rmsnorm.default, ops.silu_and_mul.default, ops.rmsnorm.default} <= set(watch.seen)
+
+
+def test_fake_tensors_give_fake_tensors():
+    with FakeTensorMode():
+        x, residual, weight = (torch.empty(shape) for shape in ((3, 64), (3, 64), (64,)))
+    out = numba_kernels.rmsnorm(x, weight)
+    assert isinstance(out, FakeTensor)
+    assert out.shape == (3, 64)
+    assert numba_kernels.fused_add_rmsnorm(x, residual, weight) is None
+
+
+def test_a_distributed_tensor_is_not_taken_for_memory(tmp_path):
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1
+    )
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        x, residual, weight = tensors()
+        kept = residual.clone()
+        with pytest.raises(RuntimeError, match="DTensor"):
+            numba_kernels.fused_add_rmsnorm(distribute_tensor(x, mesh, [Shard(0)]), residual, weight)
+        assert torch.equal(residual, kept)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_parameter_is_a_weight_in_eager_and_compiled_code():
+    x, residual, weight = tensors()
+    parameter = torch.nn.Parameter(weight)
+    want = block(x.clone(), residual.clone(), weight)
+    assert torch.equal(block(x.clone(), residual.clone(), parameter), want)
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")(x.clone(), residual.clone(), parameter)
+    assert torch.equal(compiled, want)
+    assert not compiled.requires_grad
+
+
+@pytest.mark.parametrize("operator", ["fused_add_rmsnorm", "rmsnorm", "silu_and_mul"])
+def test_a_backward_pass_that_needs_what_was_overwritten_fails(operator):
+    start = torch.randn(3, 64, requires_grad=True)
+    saved = start * 2
+    loss = saved.square().sum()
+    if operator == "fused_add_rmsnorm":
+        numba_kernels.fused_add_rmsnorm(torch.randn(3, 64), saved.detach(), torch.ones(64))
+    elif operator == "rmsnorm":
+        numba_kernels.rmsnorm(torch.randn(3, 64), torch.ones(64), out=saved.detach())
+    else:
+        numba_kernels.silu_and_mul(torch.randn(3, 128), saved.detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ops.rmsnorm(meta(3, 64), meta(3)), "weight: shape"),
+        (lambda: ops.gemma_rmsnorm_out(meta(3, 63), meta(3, 64), meta(64)), "out: shape"),
+        (lambda: ops.rmsnorm(meta(3, 64, dtype=torch.int32), meta(64)), "input: dtype int32"),
+        (lambda: ops.silu_and_mul(meta(3, 63)), "input: last axis of 63"),
+        (lambda: ops.silu_and_mul_out(meta(3, 31), meta(3, 64)), "out: shape"),
+        (lambda: ops.fused_add_rmsnorm(meta(3, 64), meta(2, 64), meta(64)), "residual: shape"),
+        (lambda: ops.add_rmsnorm(meta(3, 64), meta(3, 64, dtype=torch.float16), meta(64)), "residual: fp16"),
+    ],
+    ids=range(7),
+)
+def test_dtypes_and_shapes_are_checked_without_memory_too(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+def meta(*shape, dtype=torch.float32):
+    return torch.empty(*shape, dtype=dtype, device="meta")
 
 
 def test_the_functional_form_leaves_its_inputs_alone():

@@ -69,6 +69,18 @@ def test_the_gated_forms_agree_with_the_plain_arithmetic(op, dtype, width):
     assert apart.max() <= (4 if dtype == "fp32" else 1)
 
 
+@pytest.mark.parametrize("low", [-9.5, -8.5, -7.0, -4.0, 0.0])
+def test_gelu_tanh_of_a_large_negative_gate_keeps_its_fp32_bits(low):
+    """The argument of its sigmoid cancels nothing, but its rounding is magnified: 36 roundings of fp32 where it is lost."""
+    gate = np.linspace(low, low + 1.0, 500, dtype=np.float32)[1:]
+    got = numba_kernels.gelu_tanh_and_mul(np.concatenate([gate, np.ones_like(gate)]))
+    g = gate.astype(np.float64)
+    want = g / (1.0 + np.exp(-2.0 * math.sqrt(2.0 / math.pi) * (g + 0.044715 * g**3)))
+    roundings = np.abs(got / want - 1.0) * 2.0**24
+    assert roundings.mean() < 2.0
+    assert roundings.max() < 8.0
+
+
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize(
     ("op", "codes"), [("fused_add_rmsnorm", ("R0W0", "R1W0", "R0W1", "R1W1")), ("silu_and_mul", ("S0", "S1"))]
