@@ -5,6 +5,7 @@ Imports this package's cases, candidates and run. Workers share a queue of cases
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 import traceback
@@ -20,6 +21,8 @@ from difftest.cases import Case
 from difftest.run import Result, Skip, run_case
 from reference.operators import OPERATORS
 from reference.providers import Provider
+
+MOST_CRASHES = 8  # of a run's workers; each costs a new process, and what the last of them leaves is given up
 
 Found = list[Result | Skip]
 
@@ -111,7 +114,10 @@ def _run_here(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -
 
 def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], None]) -> None:
     """Hands out the cases group by group, a group's cases sharing their compiled kernels: one dtype of an operator, and of its
-    Gemma form, which differs in a number alone."""
+    Gemma form, which differs in a number alone.
+
+    A worker that a case takes down is followed by another, which goes on with the rest of the group.
+    """
     workers.prepare()
     context = workers.context()
     tasks = context.Queue()
@@ -122,15 +128,22 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
     for group in groups.values():
         tasks.put(group)
     processes = {}
-    for _ in range(plan.workers):
-        tasks.put(None)
+    busy: dict[Connection, int | None] = {}  # whom a worker tells -> the case it is in
+
+    def start(first: list[int]) -> None:
         receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(plan, deadline, tasks, sender, dict(os.environ)), daemon=True)
+        process = context.Process(target=_work, args=(plan, deadline, first, tasks, sender, dict(os.environ)), daemon=True)
         process.start()
         sender.close()  # the worker has the only one now: where it dies, the pipe ends
         processes[receiver] = process
-    busy: dict[Connection, int | None] = dict.fromkeys(processes)  # whom a worker tells -> the case it is in
+        busy[receiver] = None
+
+    for _ in range(plan.workers):
+        tasks.put(None)
+    crashes = 0
     try:
+        for _ in range(plan.workers):
+            start([])
         while busy:
             for receiver in [each for each in wait(list(busy)) if isinstance(each, Connection)]:
                 try:
@@ -140,6 +153,10 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
                     processes[receiver].join(5)
                     if index is not None:
                         keep(index, _died(plan, index, processes[receiver].exitcode))
+                        crashes += 1
+                        if crashes < MOST_CRASHES:
+                            group = next(group for group in groups.values() if index in group)
+                            start(group[group.index(index) + 1 :])
                     continue
                 if index is None:
                     del busy[receiver]
@@ -158,8 +175,9 @@ def _run_in_workers(plan: Plan, deadline: float, keep: Callable[[int, Found], No
             process.join(5)
 
 
-def _work(plan: Plan, deadline: float, tasks, results: Connection, environment: dict[str, str]) -> None:
-    """A worker. Sends (index, None) as a case starts, (index, found) as it ends, at last two Nones.
+def _work(plan: Plan, deadline: float, first: list[int], tasks, results: Connection, environment: dict[str, str]) -> None:
+    """A worker: the cases of `first`, then of the groups that it takes. Sends (index, None) as a case starts, (index, found) as
+    it ends, at last two Nones.
 
     Through a pipe, which has a message before the next line runs: a case may end the process.
     """
@@ -168,7 +186,7 @@ def _work(plan: Plan, deadline: float, tasks, results: Connection, environment: 
     torch.set_num_threads(1)
     candidate = resolve(plan.candidate)
     references = [resolve(name, "--against") for name in plan.against]
-    for group in iter(tasks.get, None):
+    for group in itertools.chain([first], iter(tasks.get, None)):
         for index in group:
             if time.time() >= deadline:
                 break

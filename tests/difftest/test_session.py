@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from difftest import session
 from difftest.cases import Request, generate
-from difftest.run import Result, run_case
+from difftest.run import run_case
 from difftest.session import Plan, default_workers, run
 from reference.providers.torch_plain import TorchPlain
 
@@ -86,12 +87,27 @@ def test_workers_find_the_same_in_the_same_order(here):
     assert outcome.not_run == 0
 
 
-def test_a_candidate_that_takes_its_worker_down_is_a_difference_and_the_run_goes_on(broken):
+def test_a_candidate_that_takes_its_worker_down_is_a_difference_and_another_worker_goes_on(broken):
     outcome = run(Plan(CASES[:3], broken("dies", "rmsnorm"), ["torch"], workers=1))
-    (result,) = outcome.results
-    assert isinstance(result, Result)
-    assert result.case == CASES[0]
-    assert "exit code 7" in result.reasons[0]
+    assert [result.case for result in outcome.results] == CASES[:3]
+    assert {result.reasons for result in outcome.results} == {("the process died in the middle of the call (exit code -9)",)}
+    assert outcome.not_run == 0
+
+
+def test_a_worker_that_follows_a_dead_one_runs_the_rest_of_its_group_and_the_groups_that_are_left(broken):
+    wide = [case for case in CASES if case.op == "rmsnorm"]
+    outcome = run(Plan(wide, broken("dies", "dies_at_width_3"), ["torch"], workers=1), [].append)
+    died = [result.case for result in outcome.results if "died" in " ".join(result.reasons)]
+    assert died == [case for case in wide if case.width == 3 and case.regime == "zeros"]
+    assert len(died) == 2
+    assert not [result for result in outcome.results if result.differs and result.case not in died]
+    assert outcome.not_run == 0
+
+
+def test_what_is_left_after_too_many_crashes_is_given_up(broken, monkeypatch):
+    monkeypatch.setattr(session, "MOST_CRASHES", 2)
+    outcome = run(Plan(CASES[:4], broken("dies", "rmsnorm"), ["torch"], workers=1))
+    assert len(outcome.results) == 2
     assert outcome.not_run == 2
 
 
