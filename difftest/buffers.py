@@ -25,7 +25,8 @@ GUARD = 128
 class Buffer:
     """One tensor inside a larger poisoned allocation.
 
-    `view` is what the candidate gets; `before` is the whole allocation's bit patterns as they were ahead of the call.
+    `view` is the tester's own; a candidate gets another of the same memory, `hand_over`. `before` is the whole
+    allocation's bit patterns as they were ahead of the call.
     """
 
     name: str
@@ -45,6 +46,26 @@ class Buffer:
     def snapshot(self) -> torch.Tensor:
         """The view's elements as they were ahead of the call: contiguous, the view's shape, memory of its own."""
         return self.before.view(self.view.dtype).as_strided(self.view.shape, self.view.stride(), self.base).clone()
+
+    def hand_over(self) -> torch.Tensor:
+        """A new tensor on the view's memory, for the candidate: what it does to that object leaves `view` as it is."""
+        return self.storage.detach().as_strided(self.view.shape, self.view.stride(), self.base)
+
+    def rebound(self, handed: torch.Tensor) -> str | None:
+        """What became of a tensor that was handed over, if it is no longer the view that it was. None if it still is.
+
+        Memory that was freed is allocated anew, for whoever reads it next.
+        """
+        if self.storage.untyped_storage().nbytes() < self.storage.nbytes:
+            self.storage.untyped_storage().resize_(self.storage.nbytes)
+            return "was freed"
+        if handed.shape != self.view.shape:
+            return f"has shape {tuple(handed.shape)} after the call, not {tuple(self.view.shape)}"
+        if handed.data_ptr() != self.view.data_ptr():
+            return "was rebound to other memory"
+        if handed.stride() != self.view.stride():
+            return f"has strides {handed.stride()} after the call, not {self.view.stride()}"
+        return None
 
     def stray_writes(self, *, writable: bool) -> str | None:
         """What was written where nothing may be: outside the rows, or anywhere when not writable. None if nothing."""

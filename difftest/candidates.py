@@ -1,6 +1,6 @@
 """From a name on the command line to an implementation: a registered provider, or a function in a file.
 
-Imports `reference.providers` and `difftest.numba_provider`; a candidate's file is imported only when it is named.
+Imports `reference.providers`, this package's calls and Numba provider; a candidate's file only when it is named.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from difftest.calls import no_exit
 from difftest.errors import UsageError, one_of
 from difftest.numba_provider import NumbaProvider
 from reference import providers
@@ -72,6 +73,8 @@ def resolve(spec: str, option: str = "--candidate") -> Provider:
         if spec in providers.names():
             raise UsageError(f"{option}: {error}") from None
         raise one_of(option, spec, (*providers.names(), "FILE.py:FUNCTION")) from None
+    except SystemExit as error:  # a script that was named as an entry point, say
+        raise UsageError(f"{option}: {spec} does not import: SystemExit: {error}") from None
 
 
 def operators_of(spec: str) -> list[str]:
@@ -99,8 +102,11 @@ def _from_file(spec: str, option: str) -> Provider:
     sys.modules[module_spec.name] = module
     sys.path.insert(0, str(path.parent))  # its imports from its own folder, at its import and at its calls
     try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:  # a stranger's file may raise anything
+        with no_exit():
+            module_spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a stranger's file may raise anything, SystemExit too
         raise UsageError(f"{option}: {file} does not import: {type(error).__name__}: {error}") from None
     function = getattr(module, name, None)
     if not callable(function):

@@ -104,6 +104,8 @@ def run_case(
             function = candidate.function(case.op, contract)
         except (ValueError, Unavailable) as error:
             reason = str(error)
+        except SystemExit as error:
+            reason = f"raised SystemExit: {error}"
     if reason is not None:
         return [Skip(case, reference.name, f"{candidate.name}: {reason}") for reference in references]
 
@@ -149,7 +151,9 @@ def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tens
     try:
         expected, followed = _expected(case.operator, reference, inputs, case.resolved_contract())
         found = {name: compare(outputs[name], expected[name], inputs) for name in case.operator.outputs}
-    except Exception as error:  # the reference's failure is not the candidate's
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the reference's failure is not the candidate's
         return Skip(case, reference.name, f"raised {type(error).__name__}: {error}")
     return replace(result, against=reference.name, outputs=found, followed=followed)
 

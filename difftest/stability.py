@@ -1,7 +1,7 @@
 """Do the same rows give the same bits, in a second call and in a call of fewer rows? And which of a run's cases are asked.
 
-The verdict sees neither: both kinds of change may stay inside fp32 rounding. Imports torch and this package's cases,
-calls and dtypes.
+The verdict sees neither: both kinds of change may stay inside fp32 rounding. Imports torch and this package's buffers,
+cases and calls.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from difftest.calls import Called, Tensors
+from difftest.buffers import overlap
+from difftest.calls import Called, Tensors, differing
 from difftest.cases import Case
-from difftest.dtypes import bits
 
 ONE_IN = 8
 WIDE = 4096
@@ -85,10 +85,13 @@ def check(
     """Calls the candidate again, on copies of the same inputs in the same layout, then on parts of the rows.
 
     `first` is the call that all are compared with; `call` calls a case on the inputs given. A candidate that changes from
-    run to run is not asked about batches: the answer would mean nothing.
+    run to run is not asked about batches: the answer would mean nothing. Nor is one whose next call writes into the result
+    of the last, which is let go of here.
     """
     second = call(case, inputs)
     reasons = [] if first.faults else [f"in a second call: {fault}" for fault in second.faults]
+    reasons += _overwritten(first, second)
+    first.returned = second.returned = None
     changing = 0
     if second.outputs:
         changed = {name: _changed(first.outputs[name], second.outputs[name], case.width) for name in first.outputs}
@@ -101,6 +104,19 @@ def check(
     if reasons:
         return Stability(tuple(reasons), changing=changing, batch_invariant=batch_invariant)
     return _check_parts(case, inputs, first, call, batch_invariant)
+
+
+def _overwritten(first: Called, second: Called) -> list[str]:
+    """Did the second call write into the tensor that the first returned, or return the same memory?"""
+    if first.returned is None:
+        return []
+    said = "the result of one call is overwritten by the next"
+    count = int(differing(first.returned, first.outputs["output"]).sum())
+    if count:
+        return [f"{said}: {_count(count, 'element')} of it changed"]
+    if second.returned is not None and overlap(first.returned, second.returned):
+        return [f"{said}: both are in the same memory"]
+    return []
 
 
 def _check_parts(
@@ -142,8 +158,7 @@ def _rows(tensor: torch.Tensor, length: int) -> torch.Tensor:
 
 def _changed(one: torch.Tensor, other: torch.Tensor, width: int) -> torch.Tensor:
     """Mask over rows x width: other bits, except NaN for NaN."""
-    one, other = _rows(one, width).contiguous(), _rows(other, width).contiguous()
-    return (bits(one) != bits(other)) & ~(one.isnan() & other.isnan())
+    return differing(_rows(one, width), _rows(other, width))
 
 
 def _first(changed: dict[str, torch.Tensor]) -> tuple[str, int, int]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from difftest.calls import BadOutput, call
+from difftest.calls import BadOutput, call, kind
 from difftest.identify import hypotheses, probes
 from difftest.identify.evidence import Contradiction, Observation, Tally, nearest, tally
 from difftest.identify.hypotheses import EPS_CANDIDATES, Hypothesis, with_eps
@@ -116,7 +116,9 @@ def _observe(
         except BadOutput as error:
             result.why = f"at width {width} it {error}"
             continue
-        except Exception as error:  # a candidate may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a candidate may raise anything, SystemExit too
             result.why = f"at width {width} it raised {type(error).__name__}: {error}"
             continue
         seen.append(Observation(inputs, outputs, eps))
@@ -126,20 +128,27 @@ def _observe(
 
 
 def observe(op: Operator, function: Function, inputs: dict[str, torch.Tensor], eps: float) -> dict[str, torch.Tensor]:
-    """The outputs by name of one call on copies of `inputs`. BadOutput for another shape, dtype or kind."""
+    """The outputs by name of one call on copies of `inputs`. BadOutput for another shape, dtype or kind.
+
+    An operator that works in place has written to the memory of those copies, or BadOutput says that it has not.
+    """
     tensors = {name: tensor.clone() for name, tensor in inputs.items()}
-    returned = call(op, function, tensors, Contract(op.codes[0], eps))
+    handed = {name: tensor.detach() for name, tensor in tensors.items()}
+    returned = call(op, function, handed, Contract(op.codes[0], eps))
     if inputs["input"].is_cuda:
         torch.cuda.synchronize(inputs["input"].device)  # a kernel's fault shows here, not in what follows
     if op.mutated:
+        for name in op.mutated:
+            if handed[name].shape != tensors[name].shape or handed[name].data_ptr() != tensors[name].data_ptr():
+                raise BadOutput(f"rebound {name} to other memory; {op.name} works in place")
         return {"output": tensors["input"], "residual": tensors["residual"]}
     rows = inputs["input"]
     shape = (*rows.shape[:-1], rows.shape[-1] // 2) if op.family == "gated" else tuple(rows.shape)
     if not isinstance(returned, torch.Tensor):
-        raise BadOutput(f"returned a {type(returned).__name__}, not a tensor")
+        raise BadOutput(f"returned {kind(returned)}, not a tensor")
     if tuple(returned.shape) != shape or returned.dtype != rows.dtype:
         raise BadOutput(f"returned {returned.dtype} {tuple(returned.shape)}, not {rows.dtype} {shape}")
-    return {"output": returned}
+    return {"output": returned.detach()}
 
 
 # --- corners ----------------------------------------------------------------------------------------------------------

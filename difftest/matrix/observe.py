@@ -1,6 +1,6 @@
 """One implementation's calls: the outputs of each cell, and the contract it follows. Runs in a process of its own.
 
-Imports torch, `difftest`'s candidates and identify.
+Imports torch, `difftest`'s calls, candidates and identify.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from difftest import interrupts
+from difftest.calls import BadOutput
 from difftest.candidates import resolve
 from difftest.dtypes import DTYPES
 from difftest.identify.infer import identify, observe
@@ -75,7 +76,11 @@ def answer(provider: Provider, task: Task, device: str, seed: int, file: Path) -
         return {"file": str(file)}
     except (Refused, Unavailable) as error:
         return {"skipped": str(error)}
-    except Exception as error:  # a stranger's code may raise anything
+    except BadOutput as error:
+        return {"failed": str(error)}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a stranger's code may raise anything, SystemExit too
         return {"failed": f"raised {type(error).__name__}: {error}"}
 
 

@@ -65,3 +65,12 @@ def test_the_same_seed_gives_the_same_counts(run):
 )
 def test_bad_usage_is_2_and_a_missing_library_3(run, words, status):
     assert run("identify", *words)[0] == status
+
+
+@pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)"])
+def test_a_candidate_that_ends_the_process_with_0_follows_no_contract(run, tmp_path, leave):
+    file = tmp_path / "leaves.py"
+    file.write_text(f"import os, sys\n\ndef rmsnorm(input, weight, eps):\n    {leave}\n")
+    status, out, _ = run("identify", "--candidate", f"{file}:rmsnorm", "--widths", 3, "--device", "cpu")
+    assert status == 1
+    assert out.splitlines()[-1] == "contract: none (at width 3 it raised SystemExit: 0)"

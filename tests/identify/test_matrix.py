@@ -105,7 +105,7 @@ def test_a_crash_costs_the_call_it_happened_in_and_nothing_else(run):
     assert status == 1
     dying, whole = found["groups"][0]["providers"].values()
     (reason, *_) = dying["failed"]
-    assert reason == "the process died (exit code 11) in this call"
+    assert reason == "the process died (exit code -9) in this call"
     assert dying["failed"][reason] == ["rmsnorm bf16, 16 x 16", "rmsnorm bf16, identify"]
     assert whole["follows"] == "W0"
     (pair,) = found["groups"][0]["pairs"]

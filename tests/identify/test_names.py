@@ -173,6 +173,8 @@ def test_a_contract_that_changes_with_the_width_is_none_and_says_so(candidate):
     [
         ("rmsnorm_raises", "at width 3 it raised ValueError: width must be a multiple of 8"),
         ("rmsnorm_comes_back_wider", "at width 3 it returned torch.float32 (2048, 3), not torch.bfloat16 (2048, 3)"),
+        ("rmsnorm_counts", "at width 3 it returned int, not a tensor"),
+        ("fused_add_rmsnorm_rebinds", "at width 3 it rebound input to other memory; fused_add_rmsnorm works in place"),
     ],
 )
 def test_what_raises_or_returns_something_else_is_none(candidate, function, why):
