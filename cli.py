@@ -8,34 +8,62 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from difftest import interrupts
+from difftest import errors, interrupts
 
 EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage (or cases that prove nothing), 3 the environment
-lacks what was asked for, 130 interrupted (by Ctrl-C or SIGTERM) before a difference was found."""
+lacks what was asked for, 130 interrupted (by Ctrl-C or SIGTERM) before a difference was found, 141 standard output was closed
+before one was found."""
 
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
+
+
+class GivenValues(click.Command):
+    """A command that takes no empty text for an option: left out and given as "" must not be the same."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the words."""
+        rest = super().parse_args(ctx, args)
+        for option in self.params:
+            given = option.name and ctx.get_parameter_source(option.name) is not ParameterSource.DEFAULT
+            if given and ctx.params[option.name] == "" and isinstance(option, click.Option):
+                raise errors.UsageError(f"{option.opts[0]}: '' names nothing")
+        return rest
 
 
 class OneLineErrors(click.Group):
     """A group whose errors are one line on standard error, and whose commands return their exit status."""
 
+    command_class = GivenValues
+
     def main(self, *args: Any, **extra: Any) -> Any:  # type: ignore[override]
         """Runs the command and exits with its status."""
+        with interrupts.lasting_output() as failure, interrupts.on_sigterm_too():
+            status = self._status(*args, **extra)
+            lost = failure()
+            if isinstance(lost, BrokenPipeError):
+                status = status or errors.UNREAD
+            elif lost:
+                status = self._failed(f"standard output: {lost.strerror}", errors.LACKING)
+        sys.exit(status)
+
+    def _status(self, *args: Any, **extra: Any) -> int:
+        """Runs the command; its exit status, or its error's."""
         try:
-            status = super().main(*args, **{**extra, "standalone_mode": False})
+            return super().main(*args, **{**extra, "standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message())
-            sys.exit(2)
+            return errors.BAD_USAGE
         except click.ClickException as error:
-            self._fail(" ".join(error.format_message().split()), error.exit_code)
+            return self._failed(" ".join(error.format_message().split()), error.exit_code)
         except click.Abort:
-            self._fail("interrupted", 130)
+            return self._failed("interrupted", errors.INTERRUPTED)
         except Exception as error:
-            if not hasattr(error, "status"):
+            known = error if isinstance(error, errors.TesterError) else errors.out_of_memory(error)
+            if known is None:
                 raise
-            self._fail(str(error), error.status)
-        sys.exit(status)
+            return self._failed(str(known), known.status)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command named. Ctrl-C outside what keeps its findings ends it in one line; click would begin an empty one."""
@@ -53,9 +81,9 @@ class OneLineErrors(click.Group):
         return super().resolve_command(ctx, args)
 
     @staticmethod
-    def _fail(message: str, status: int) -> None:
+    def _failed(message: str, status: int) -> int:
         click.echo(f"error: {message}", err=True)
-        sys.exit(status)
+        return status
 
 
 def file_options(command: Callable) -> Callable:
@@ -93,7 +121,12 @@ def main() -> None:
     show_default=True,
     help="What is under test. Several, comma-separated, or `all`: a matrix of every pair.",
 )
-@click.option("--against", default="torch", metavar="NAMES", show_default=True, help="References, comma-separated, or `all`.")
+@click.option(
+    "--against",
+    default="",
+    metavar="NAMES",
+    help="References, comma-separated, or `all`.  [default: torch; matrix: the candidates themselves]",
+)
 @click.option(
     "--contract",
     default="",
@@ -217,7 +250,8 @@ def doctor() -> int:
 
 def _files(make: Callable, options: dict[str, Any]) -> Any:
     """The file options of a command, taken out of its options."""
-    return make(**{name: options.pop(name) for name in ("json", "html", "junit", "plots", "failures")})
+    names = ("json", "html", "junit", "plots", "failures", "markdown")
+    return make(**{name: options.pop(name) for name in names if name in options})
 
 
 if __name__ == "__main__":

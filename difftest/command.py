@@ -23,23 +23,30 @@ from difftest.run import Result
 from reference.operators import OPERATORS
 
 STRICT = "--batch-invariant"
+FAILURES = Path("out/failures")
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where to leave what was found; None: nowhere. `failures` takes the worst case, only if there is a difference."""
+    """Where to leave what was found; None: nowhere. `failures` takes the worst case, only if there is a difference. `markdown`
+    is a matrix's."""
 
     json: Path | None = None
     html: Path | None = None
     junit: Path | None = None
     plots: Path | None = None
-    failures: Path = Path("out/failures")
+    failures: Path = FAILURES
+    markdown: Path | None = None
 
     def check(self) -> None:
         """Fails before the run where a file could not be written after it."""
-        for option, path in (("--json", self.json), ("--html", self.html), ("--junit", self.junit)):
+        files = {"--json": self.json, "--html": self.html, "--junit": self.junit, "--markdown": self.markdown}
+        for option, path in files.items():
             if path:
                 record.check_writable(option, path)
+        record.check_apart(files, {"--plots": self.plots, "--failures": self.failures})
+        if self.failures != FAILURES:  # nobody asked for the usual one, which a run that conforms has no need of
+            record.check_folder("--failures", self.failures)
         if self.html:
             extras.need("--html", "jinja2")
         if self.plots:
@@ -47,15 +54,13 @@ class Files:
             extras.make_folder("--plots", self.plots)
 
     def write(self, document: Mapping[str, Any], outcome: session.Outcome) -> None:
-        """Writes each file that was asked for."""
-        if self.json:
-            record.write_json(self.json, document)
-        if self.html:
-            html.write(self.html, document, outcome)
-        if self.junit:
-            junit.write(self.junit, outcome)
-        if self.plots:
-            plots.write(self.plots, outcome)
+        """Writes each file that was asked for. One that can't be written after all is an error, once the others are."""
+        record.write_each(
+            (self.json, lambda path: record.write_json(path, document)),
+            (self.html, lambda path: html.write(path, document, outcome)),
+            (self.junit, lambda path: junit.write(path, outcome)),
+            (self.plots, lambda folder: plots.write(folder, outcome)),
+        )
 
 
 def difftest(
@@ -75,7 +80,6 @@ def difftest(
     time_budget: float | None,
     workers: int | None,
     batch_invariant: bool = False,
-    markdown: Path | None = None,
     files: Files,
 ) -> int:
     """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status.
@@ -100,17 +104,17 @@ def difftest(
             time_budget=time_budget,
             workers=workers,
             files=files,
-            markdown=markdown,
         )
-    if markdown:
+    if files.markdown:
         raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
+    against = against or "torch"
     if "all" in options.words("--against", against):
         against = ",".join(matrix_command.names("--against", against))
     dtypes = "fp16,bf16,fp32" if dtypes is None else dtypes
     widths = "1,3,111,4096" if widths is None else widths
     resolve(candidate)
     op_names = options.names("--ops", ops, OPERATORS) if ops else operators_of(candidate)
-    options.at_least("--seed", seed, 0)
+    options.seed(seed)
     options.at_least("--cases", cases, 0)
     options.at_least("--workers", workers or 0, 0)
     options.at_least("--time-budget", time_budget or 0.0, 0.0)
@@ -118,7 +122,7 @@ def difftest(
     request = Request(
         contracts=contracts,
         dtypes=options.names("--dtypes", dtypes, DTYPES),
-        widths=options.whole_numbers("--widths", widths, 1),
+        widths=options.widths(widths),
         rows=options.whole_numbers("--rows", rows, 0) if rows else None,
         regimes=options.names("--regimes", regime_names, regimes.REGIMES) if regime_names else None,
         extra=cases,
@@ -137,6 +141,7 @@ def difftest(
         batch_invariant,
     )
     files.check()
+    options.memory_for(max((case.rows * case.width for case in planned), default=0))
     notes = [f"{op} has no contract {contract}: not run" for op in without]
     asked = {
         "ops": list(contracts),
@@ -204,10 +209,13 @@ def _check_providers(plan: session.Plan, device: str) -> None:
 
 
 def _ways_to_repeat(found: Result, plan: session.Plan, request: Request | None, failures: Path) -> dict[str, str]:
-    """What to call each way of running the worst case again -> the command. Saves the case if it differs."""
+    """What to call each way of running the worst case again -> the command. Saves the case if it differs, or says why not."""
     ways = {}
     if found.differs:
-        ways["this case again"] = report.command_line("replay", record.save_case(failures, found))
+        try:
+            ways["this case again"] = report.command_line("replay", record.save_case(failures, found))
+        except LackingError as error:
+            ways["this case is not saved"] = str(error)
     if request:
         ways["and its neighbours"] = report.command_line(*_narrowed(found, plan, request))
     return ways

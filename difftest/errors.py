@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 CONFORMS, DIFFERS, BAD_USAGE, LACKING = 0, 1, 2, 3
 INTERRUPTED = 130  # stopped by Ctrl-C before a difference was found: the shell's own 128 + SIGINT
+UNREAD = 141  # standard output was closed before its end, and no difference was found: 128 + SIGPIPE
 
 
 class TesterError(Exception):
@@ -26,6 +28,15 @@ class LackingError(TesterError):
     """The environment lacks what was asked for."""
 
     status = LACKING
+
+
+def out_of_memory(error: Exception) -> LackingError | None:
+    """What to say in place of a library's error (torch's or NumPy's, a worker's traceback in it) when memory is lacking."""
+    text = str(error)
+    if not (isinstance(error, MemoryError) or re.search("can't allocate memory|out of memory|calculation overflowed", text)):
+        return None
+    asked = re.search(r"to allocate ([\d.]+ \w+)", text)
+    return LackingError(f"not enough memory{f' for {asked[1]} more' if asked else ''}: ask for fewer rows or smaller widths")
 
 
 def one_of(option: str, value: object, allowed: Iterable[str], what: str = "") -> UsageError:

@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are imported, and SIGTERM while cases run. Imports nothing heavy."""
+"""What comes from outside: Ctrl-C and SIGTERM, and a reader that closes standard output. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any, TextIO
 
 from difftest.errors import INTERRUPTED
 
@@ -30,34 +31,31 @@ def _handled(number: int, handler: Handler) -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Ctrl-C takes effect at the end of the block: an import that it cut in two could swallow it, or leave half a module."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Ctrl-C and SIGTERM take effect at the end of the block: an import that one cut in two could swallow it, or leave half a
+    module."""
     seen: list[int] = []
 
     def remember(number: int, frame: FrameType | None) -> None:
         seen.append(number)
 
-    before = signal.signal(signal.SIGINT, remember)
     try:
-        yield
+        with _handled(signal.SIGINT, remember), _handled(signal.SIGTERM, remember):
+            yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if seen and callable(before):
-            before(signal.SIGINT, None)
+        if seen:
+            signal.raise_signal(seen[0])
 
 
 @contextmanager
 def leaving_at_once() -> Iterator[None]:
-    """Ctrl-C ends the process there and then: for a command's own imports, when there is nothing yet to keep."""
+    """Ctrl-C or SIGTERM ends the process there and then: for a command's own imports, when there is nothing yet to keep."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         sys.stderr.write("error: interrupted\n")
         sys.stderr.flush()
         os._exit(INTERRUPTED)
 
-    with _handled(signal.SIGINT, leave):
+    with _handled(signal.SIGINT, leave), _handled(signal.SIGTERM, leave):
         yield
 
 
@@ -83,3 +81,53 @@ def ignored() -> Iterator[None]:
     """Ctrl-C has no effect in the block, nor ever on the processes that it starts."""
     with _handled(signal.SIGINT, signal.SIG_IGN):
         yield
+
+
+class _Lasting:
+    """A text stream whose writes never fail: from the first that would have on, what is written goes nowhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.failure: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Writes, if it can; the text's length in any case."""
+        self._attempt(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes, if it can."""
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, call: Callable, *words: str) -> None:
+        try:
+            call(*words)
+        except OSError as error:
+            self.failure = self.failure or error
+            with suppress(OSError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+
+
+@contextmanager
+def lasting_output() -> Iterator[Callable[[], OSError | None]]:
+    """Standard output and error outlive their readers in the block: a run whose pipe is closed ends as it would have, and saves
+    what it found. Gives the function that tells why standard output failed, None where it did not."""
+    streams = sys.stdout, sys.stderr
+    out, err = (_Lasting(stream) if stream else None for stream in streams)  # None: closed from the start
+
+    def failure() -> OSError | None:
+        if out:
+            out.flush()
+        return out.failure if out else None
+
+    sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
+    try:
+        yield failure
+    finally:
+        for stream in (out, err):
+            if stream:
+                stream.flush()
+        sys.stdout, sys.stderr = streams

@@ -9,8 +9,12 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from difftest.errors import LackingError, UsageError, one_of
-from reference.contracts import contract
+from difftest.errors import LackingError, UsageError, one_of, out_of_memory
+from reference.contracts import Contract, contract
+
+WIDEST = 2**30  # elements of a row, what the kernels take (`numba_kernels.arguments`)
+LARGEST_SEED = 2**62  # torch's are 64-bit numbers
+MOST = 2**40  # for any other number: more rows than memory holds
 
 
 def names(option: str, text: str, allowed: Iterable[str]) -> list[str]:
@@ -31,20 +35,43 @@ def words(option: str, text: str) -> list[str]:
     return found
 
 
-def whole_numbers(option: str, text: str, least: int) -> list[int]:
-    """A comma-separated list of whole numbers from `least` up."""
+def whole_numbers(option: str, text: str, least: int, most: int = MOST) -> list[int]:
+    """A comma-separated list of whole numbers from `least` up, to `most`."""
     found = []
     for word in words(option, text):
-        if not word.isdecimal() or int(word) < least:
+        digits = word.lstrip("0") or "0"
+        if not word.isdecimal() or (len(digits) <= len(str(most)) and int(digits) < least):
             raise UsageError(f"{option}: {word!r} is not allowed; allowed: whole numbers from {least} up, comma-separated")
-        found.append(int(word))
+        if len(digits) > len(str(most)) or int(digits) > most:
+            raise UsageError(f"{option}: {word[:40]!r} is not allowed; the largest allowed is {most}")
+        found.append(int(digits))
     return list(dict.fromkeys(found))
+
+
+def widths(text: str) -> list[int]:
+    """The widths of an output row that `--widths` names."""
+    return whole_numbers("--widths", text, 1, WIDEST)
+
+
+def memory_for(elements: int) -> None:
+    """LackingError when the host can't hand out that many fp32 elements, before anything is run. Touches none of them."""
+    try:
+        torch.empty(min(elements, 2**60))  # more than this is no number to torch
+    except RuntimeError as error:
+        raise out_of_memory(error) or error from None
 
 
 def at_least(option: str, value: float, least: float) -> None:
     """UsageError for a number below `least` (or for NaN)."""
     if not value >= least:
         raise UsageError(f"{option}: {value} is not allowed; allowed: numbers from {least} up")
+
+
+def seed(value: int) -> None:
+    """UsageError for a seed that is negative, or larger than a random generator takes."""
+    at_least("--seed", value, 0)
+    if value > LARGEST_SEED:
+        raise UsageError(f"--seed: {value} is not allowed; the largest allowed is {LARGEST_SEED}")
 
 
 def device(text: str) -> str:
@@ -63,9 +90,10 @@ def device(text: str) -> str:
 
 
 def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, str], list[str]]:
-    """Operator -> the first of the comma-separated spellings that it has; and the operators that have none of them.
+    """Operator -> the one of the comma-separated spellings that it has; and the operators that have none of them.
 
-    UsageError for a spelling that no operator asked for has, and for an eps that is none.
+    UsageError for a spelling that no operator asked for has, for two that mean different contracts of one operator, and for
+    an eps that is none.
     """
     try:
         defaults = {op: contract(op, eps=eps).code for op in ops}
@@ -74,6 +102,7 @@ def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, str]
     if not text:
         return defaults, []
     chosen: dict[str, str] = {}
+    meant: dict[str, tuple[str, Contract]] = {}
     allowed: dict[str, None] = {}
     for spelling in words("--contract", text):
         takers = []
@@ -84,6 +113,9 @@ def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, str]
                 allowed.update(dict.fromkeys(str(error).rpartition("known: ")[2].split(", ")))
                 continue
             takers.append(op)
+            first, other = meant.setdefault(op, (spelling, found))
+            if other != found:
+                raise UsageError(f"--contract: {first!r} and {spelling!r} are both for {op}; allowed: one an operator family")
             chosen.setdefault(op, spelling.lower() if not found.bias_in_fp32 else found.code)
         if not takers:
             raise one_of("--contract", spelling, allowed, what="contract of the operators asked for")

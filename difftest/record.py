@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from difftest import summary
 from difftest.cases import Case
-from difftest.errors import UsageError
+from difftest.errors import LackingError, UsageError
 from difftest.run import Result
 from difftest.session import Outcome
 
@@ -39,27 +40,94 @@ def document(outcome: Outcome, environment: Mapping[str, str], request: Mapping[
 
 
 def check_writable(option: str, path: Path) -> None:
-    """UsageError when a file can't be written there; asked before a run, not after it."""
-    if path.is_dir():
-        raise UsageError(f"{option}: {path} is a folder")
-    folder = path.parent
-    if not folder.is_dir():
-        raise UsageError(f"{option}: no folder {folder}")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise UsageError(f"{option}: {path} is not writable")
+    """UsageError when a file can't be written there; asked before a run, not after it.
+
+    Refused too: a device, a pipe, and the file that standard output goes to. A rename would put a file in their place.
+    """
+    if str(path) == "-":
+        raise UsageError(f"{option}: a file is needed, {path} is none: nothing but the report goes to standard output")
+    try:
+        found = _state(path)
+        folder = _target(path).parent
+        if found and stat.S_ISDIR(found.st_mode):
+            raise UsageError(f"{option}: {path} is a folder")
+        if found and not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{option}: {path} is not a regular file")
+        if found and _is_standard_output(found):
+            raise UsageError(f"{option}: {path} is where standard output goes; name another file")
+        if not folder.is_dir():
+            raise UsageError(f"{option}: no folder {folder if path.is_symlink() else path.parent}")
+        if not os.access(folder, os.W_OK) or (found and not os.access(path, os.W_OK)):
+            raise UsageError(f"{option}: {path} is not writable")
+    except OSError as error:
+        raise UsageError(f"{option}: {path}: {error.strerror}") from None
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """UsageError when no files can be left in the folder, which need not be there yet and is not made by this."""
+    try:
+        there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), Path())
+        if not there.is_dir():
+            raise UsageError(f"{option}: {there} is not a folder")
+        if not os.access(there, os.W_OK):
+            raise UsageError(f"{option}: {there} is not writable")
+    except OSError as error:
+        raise UsageError(f"{option}: {folder}: {error.strerror}") from None
+
+
+def check_apart(files: Mapping[str, Path | None], folders: Mapping[str, Path | None]) -> None:
+    """UsageError where two options, each with its path, would leave their files in one place. Folders may be shared."""
+    taken: dict[Path, str] = {}
+    for option, path in (*files.items(), *folders.items()):
+        if path is None:
+            continue
+        first = taken.get(_target(path))
+        if first:
+            raise UsageError(f"{option}: {path} is what {first} names too")
+        if option in files:
+            taken[_target(path)] = option
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes the file in one step: a reader sees the old content or all of the new."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:
-        temporary = Path(file.name)
-        file.write(text)
+    """Writes the file in one step: a reader sees the old content or all of the new. A symbolic link stays, its target changes.
+
+    LackingError when that fails, which leaves the old content as it was.
+    """
+    target = _target(path)
+    temporary = None
     try:
+        with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".difftest-", delete=False, encoding="utf-8") as file:
+            temporary = Path(file.name)
+            file.write(text)
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+        temporary.replace(target)
+    except BaseException as error:
+        if temporary:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise not_written(path, error) from None
         raise
+
+
+def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
+    """Calls each writer with its path, if it has one. The first that can't write is the error, once all have been called."""
+    failed = []
+    for path, write in files:
+        if path is None:
+            continue
+        try:
+            write(path)
+        except LackingError as error:
+            failed.append(error)
+        except OSError as error:
+            failed.append(not_written(path, error))
+    if failed:
+        raise failed[0]
+
+
+def not_written(path: Path, error: OSError) -> LackingError:
+    """The error for a file that could not be written after all."""
+    return LackingError(f"{path} could not be written: {error.strerror or error}")
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -70,7 +138,10 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 def save_case(folder: Path, result: Result) -> Path:
     """Saves one result as a case file that `replay` takes; the name says which case it is."""
     case = result.case
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_written(folder, error) from None
     path = folder / f"{case.op}-{case.dtype}-{case.width}-{case.regime}-{case.seed}.json"
     write_json(path, {"schema": CASE_SCHEMA, **result.to_json()})
     return path
@@ -97,6 +168,26 @@ def load_case(spec: str) -> tuple[Case, dict[str, Any]]:
         return Case.from_json(record), record
     except ValueError as error:
         raise UsageError(f"CASE: {name}: {error}") from None
+
+
+def _state(path: Path) -> os.stat_result | None:
+    """What is there, symbolic links followed; None for nothing yet."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _target(path: Path) -> Path:
+    """Where the path leads once symbolic links are followed."""
+    return Path(os.path.realpath(path))
+
+
+def _is_standard_output(found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(found, os.fstat(1))
+    except OSError:  # it is closed
+        return False
 
 
 def _umask() -> int:

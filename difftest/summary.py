@@ -15,6 +15,8 @@ from difftest.run import Result, Skip
 from difftest.session import Outcome
 from difftest.wording import counted
 
+DIED = "the process died in the middle of the call"  # what `session` says of a case that ended its worker
+
 
 @dataclass(slots=True)
 class Total:
@@ -88,7 +90,13 @@ def early(outcome: Outcome) -> str:
     """Why cases were not run and how many; nothing where all were."""
     if not outcome.not_run:
         return ""
-    return f"{'interrupted' if outcome.interrupted else 'out of time'}: {counted(outcome.not_run, 'case')} not run"
+    if outcome.interrupted:
+        why = "interrupted"
+    elif any(DIED in reason for result in outcome.results for reason in result.reasons):
+        why = "a process died"  # with the cases that it had yet to run; whether time ran out as well is not known
+    else:
+        why = "out of time"
+    return f"{why}: {counted(outcome.not_run, 'case')} not run"
 
 
 def exit_status(outcome: Outcome) -> int:

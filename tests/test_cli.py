@@ -20,6 +20,7 @@ import cli
 BROKEN = Path(__file__).parent / "difftest" / "broken"
 ZEROS = f"{BROKEN / 'returns_zeros'}.py:rmsnorm"
 SMALL = ["--candidate", "torch", "--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3,64", "--cases", "0", "--device", "cpu"]
+EMPTY = ("--ops", "--dtypes", "--rows", "--regimes", "--candidate", "--against", "--contract", "--device")
 
 
 def call(*words):
@@ -62,6 +63,14 @@ def small(*words, candidate="torch"):
         (["--json", "/no/folder/x.json"], "--json", "no folder"),
         (["--html", "/"], "--html", "is a folder"),
         (["--widht", "3"], "--widht", "--widths"),
+        (["--widths", "1073741825"], "--widths: '1073741825'", "1073741824"),
+        (["--widths", "9" * 5000], "--widths", "1073741824"),
+        (["--rows", "99999999999999999999"], "--rows: '99999999999999999999'", "the largest allowed"),
+        (["--seed", str(10**30)], "--seed", "the largest allowed"),
+        (["--contract", "W1,W0"], "'W1' and 'W0'", "rmsnorm"),
+        (["--ops", "fused_add_rmsnorm", "--contract", "R0W0,W0,R1W0"], "--contract: 'W0'", "R0W0, R1W0"),
+        (["--ops", "fused_add_rmsnorm", "--contract", "R0W0,R1W0"], "'R0W0' and 'R1W0'", "fused_add_rmsnorm"),
+        *(([option, ""], option, "names nothing") for option in EMPTY),
     ],
 )
 def test_bad_usage_is_one_line_that_names_the_option_and_what_is_allowed(words, named, allowed):
@@ -71,6 +80,84 @@ def test_bad_usage_is_one_line_that_names_the_option_and_what_is_allowed(words, 
     assert len(result.stderr.splitlines()) == 1
     assert named in result.stderr
     assert allowed in result.stderr
+
+
+def test_a_contract_spelled_twice_and_one_of_each_family_are_no_contradiction():
+    words = ["--ops", "rmsnorm,silu_and_mul", "--contract", "W1,w1,S1", "--regimes", "normal,gate_sweep"]
+    assert small(*words).exit_code == 0
+
+
+def test_widths_go_as_far_as_the_kernels_do():
+    from difftest.options import WIDEST
+    from numba_kernels import arguments
+
+    assert WIDEST == arguments.WIDEST
+
+
+@pytest.mark.parametrize("candidate", ["torch", "torch,torch-rmsnorm"])
+def test_rows_that_no_memory_holds_are_one_line_before_the_run(candidate):
+    rows = 2**40  # of 64 fp32 numbers: more than a process can address, however freely the system lends memory
+    result = small("--rows", rows, candidate=candidate)
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert "not enough memory" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "not enough memory: ask"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"), "not enough memory for 2.00 GiB more: ask"),
+        (
+            RuntimeError(
+                "the tester failed in X:\n  ...\nDefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."
+            ),
+            "8 b",
+        ),
+    ],
+)
+def test_memory_that_runs_out_in_the_middle_is_one_line(monkeypatch, error, said):
+    def fails(*words):
+        raise error
+
+    monkeypatch.setattr("difftest.command.session.run", fails)
+    result = small()
+    assert result.exit_code == 3
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_matrix_without_references_is_every_pair_of_its_candidates(tmp_path):
+    file = tmp_path / "m.json"
+    names = "torch:W0,torch:W1,torch-rmsnorm"
+    result = call(
+        "difftest", *SMALL[2:4], "--candidate", names, "--widths", "3", "--workers", "0", "--device", "cpu", "--json", file
+    )
+    assert "3 implementations, 3 pairs" in result.stdout
+    assert list(json.loads(file.read_text())["providers"]) == names.split(",")
+
+
+def test_a_matrix_of_one_implementation_is_an_error_of_its_candidates():
+    result = small(candidate="torch,torch")
+    assert result.exit_code == 2
+    assert result.stderr == "error: --candidate: a matrix needs two different implementations\n"
+
+
+def test_identify_says_nothing_of_the_version_of_a_file():
+    file = f"{BROKEN / 'plain'}.py:rmsnorm"
+    result = call("identify", "--candidate", file, "--widths", "3", "--device", "cpu")
+    assert result.stdout.splitlines()[0] == file
+
+
+def test_the_last_line_of_identify_is_the_contract_whatever_a_candidate_raises(tmp_path):
+    file = tmp_path / "loud.py"
+    file.write_text("def rmsnorm(input, weight, eps):\n    raise RuntimeError('no\\n[kernel]\\r image\\x1b[2J ' + 'x' * 5000)\n")
+    result = call("identify", "--candidate", f"{file}:rmsnorm", "--widths", "3", "--device", "cpu")
+    assert result.exit_code == 1
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("contract: none (at width 3 it raised RuntimeError: no [kernel] image [2J xxx")
+    assert len(last) < 330
 
 
 def test_an_unknown_command_is_one_line_with_the_nearest_one():
@@ -157,8 +244,9 @@ def test_json_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "run.json"
     file.write_text("the old content")
     monkeypatch.setattr("difftest.record.Path.replace", lambda *words: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        small("--json", file)
+    result = small("--json", file)
+    assert result.exit_code == 3
+    assert result.stderr == f"error: {file} could not be written: disk full\n"
     assert file.read_text() == "the old content"
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
 
@@ -309,6 +397,28 @@ def test_an_interrupt_at_any_time_is_one_line_and_status_130(seconds):
     assert err == "error: interrupted\n" or "interrupted: " in out
 
 
+def test_sigterm_while_modules_are_imported_is_one_line_and_status_130():
+    """Sent once the heaviest import has begun."""
+    code = """if True:
+        import importlib.abc, os, signal, sys, cli
+        class Finder(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, *rest):
+                if name == "torch":
+                    os.kill(os.getpid(), signal.SIGTERM)
+        sys.meta_path.insert(0, Finder())
+        cli.main(["difftest", "--candidate", "torch"])
+    """
+    run = subprocess.run([sys.executable, "-c", code], cwd=Path(cli.__file__).parent, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "error: interrupted\n")
+
+
+def test_sigterm_after_the_imports_ends_as_an_interrupt_does(monkeypatch):
+    monkeypatch.setattr("difftest.command.generate", lambda request: os.kill(os.getpid(), signal.SIGTERM))
+    result = small()
+    assert result.exit_code == 130
+    assert result.stderr == "error: interrupted\n"
+
+
 def test_an_interrupt_before_there_is_anything_to_keep_is_one_line(monkeypatch):
     def interrupted(request):
         raise KeyboardInterrupt
@@ -324,6 +434,17 @@ def test_a_junit_file_of_a_run_that_ended_early_has_an_error(tmp_path):
     small("--junit", file, "--time-budget", "0")
     (error,) = ElementTree.parse(file).getroot().findall(".//testcase/error")
     assert "out of time: " in error.get("message")
+
+
+def test_a_run_that_a_crash_cut_short_does_not_say_that_time_ran_out():
+    from difftest import session, summary
+    from difftest.cases import Request, generate
+
+    cases = list(generate(Request({"rmsnorm": "W0"}, ["bf16"], [3], rows=[4], regimes=["normal"])))[:1]
+    outcome = session.run(session.Plan(cases, f"{BROKEN / 'dies'}.py:rmsnorm", ["torch"], workers=1))
+    outcome.not_run = 2
+    assert summary.early(outcome) == "a process died: 2 cases not run"
+    assert summary.early(session.Outcome(not_run=2)) == "out of time: 2 cases not run"
 
 
 def test_an_error_in_a_candidate_is_named_with_its_place(tmp_path):

@@ -76,12 +76,15 @@ def bench(
         "versions": machine.versions(str(where), providers),
         "peers": names,
     }
+    saver = _Saver(json)
     asked = run.Plan(points, providers, where, named=bool(peers), time_budget=time_budget)
     with torch.cuda.device(where):
-        document = run.run(asked, GraphTimer(where), about, _saver(json), on_point)
+        document = run.run(asked, GraphTimer(where), about, saver, on_point)
     document["clocks_after"] = machine.clocks(where) if _alive(where) else {}
-    _saver(json)(document)
+    saver(document)
     status = _report(document, plots, markdown)
+    if saver.failed:
+        raise saver.failed
     return errors.INTERRUPTED if document["stopped"] == "interrupted" and not status else status
 
 
@@ -91,8 +94,7 @@ def _report(document: dict[str, Any], folder: Path | None, markdown: bool) -> in
         click.echo(tables.markdown(document), nl=False)
     else:
         tables.show(report.console(), document)
-    if folder:
-        plots.write(folder, document)
+    record.write_each((folder, lambda path: plots.write(path, document)))
     wrong = results.summarise(document).wrong
     return errors.DIFFERS if any(name == plan.OURS for name, _, _ in wrong) else errors.CONFORMS
 
@@ -113,11 +115,19 @@ def _plots_possible(folder: Path | None) -> None:
         extras.make_folder("--plots", folder)
 
 
-def _saver(path: Path | None) -> run.Save:
-    """What writes the document, if it is to be written."""
-    if path is None:
-        return lambda document: None
-    return lambda document: record.write_json(path, document)
+class _Saver:
+    """Writes the document, if it is to be written. `failed`: why it last could not, which is no reason to stop measuring."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.failed: LackingError | None = None
+
+    def __call__(self, document: Mapping[str, Any]) -> None:
+        self.failed = None
+        try:
+            record.write_each((self.path, lambda path: record.write_json(path, document)))
+        except LackingError as error:
+            self.failed = error
 
 
 def _alive(device: torch.device) -> bool:

@@ -35,8 +35,8 @@ def identify(
     if len(dtypes) != 1:
         raise UsageError(f"--dtype: {dtype!r} names {len(dtypes)} dtypes; identify takes one")
     storage = DTYPES[dtypes[0]].storage
-    wanted = options.whole_numbers("--widths", widths, 1)
-    options.at_least("--seed", seed, 0)
+    wanted = options.widths(widths)
+    options.seed(seed)
     where = options.device(device)
     asked = None
     if contract:
@@ -64,7 +64,8 @@ def identify(
     surroundings = environment(where)
     claimed = asked or provider.claims(which.name)
     claims = f", which claims {claimed}" if claimed and not is_file(candidate) else ""
-    screen.print(f"{candidate} {provider.version()}{claims}", markup=False, soft_wrap=True)
+    version = "" if is_file(candidate) and provider.version() == "file" else f" {provider.version()}"
+    screen.print(f"{candidate}{version}{claims}", markup=False, soft_wrap=True)
     screen.print(one_line(surroundings), style="dim", soft_wrap=True)
     report.show(screen, found)
     if json:

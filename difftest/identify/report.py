@@ -7,6 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from difftest.dtypes import of
@@ -16,14 +17,21 @@ from difftest.identify.hypotheses import bias_in_words
 from difftest.identify.infer import MARGIN, Identification
 
 SCHEMA = "numba-kernels/identify/1"
+LONGEST = 300  # characters of a reason, which may be a stranger's exception of many lines; the JSON has all of it
+
+
+def shortened(reason: str) -> str:
+    """A reason as one line of printable characters, cut off where it is too long."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 4]} ..."
 
 
 def last_line(found: Identification) -> str:
     """`contract: CODE (…)`, `contract: none (…)`, or `contract: undecided (…)`."""
     if found.undecided:
-        return f"contract: undecided ({found.why})"
+        return f"contract: undecided ({shortened(found.why)})"
     if found.found is None:
-        parts = [found.why]
+        parts = [shortened(found.why)]
         if found.first:
             parts.append(f"first: {found.first}")
         return f"contract: none ({'; '.join(parts)})"
@@ -69,9 +77,9 @@ def show(screen: Console, found: Identification) -> None:
         labels = [f"{each.hypothesis.contract.eps:g}" for each in found.eps]
         screen.print(_table("eps, on rows of mean square 1e-7 to 1e-5", "eps", labels, found.eps))
     for remark in found.remarks:
-        screen.print(f"  {remark}", style="yellow", markup=False, soft_wrap=True)
+        screen.print(f"  {shortened(remark)}", style="yellow", markup=False, soft_wrap=True)
     for width, reason in found.refused.items():
-        screen.print(f"[yellow]skipped[/] width {width}: ", reason, soft_wrap=True)
+        screen.print(f"[yellow]skipped[/] width {width}: {escape(shortened(reason))}", soft_wrap=True)
     if found.found is None and found.nearest is not None and found.first is not None:
         screen.print(f"nearest: {found.nearest}; first contradiction: {found.first}", markup=False, soft_wrap=True)
     screen.print(last_line(found), markup=False, soft_wrap=True)

@@ -60,14 +60,14 @@ def matrix(
     time_budget: float | None,
     workers: int | None,
     files: Any,
-    markdown: Path | None,
 ) -> int:
     """Compares every candidate with every reference, identifies all of them, and reports. Returns the exit status.
 
+    Without references the candidates are compared with each other.
     0; 1 where one fails or does not follow the contract that it claims; 2 and 3 as everywhere.
     """
-    wanted = list(plan.WIDTHS) if widths is None else options.whole_numbers("--widths", widths, 1)
-    options.at_least("--seed", seed, 0)
+    wanted = list(plan.WIDTHS) if widths is None else options.widths(widths)
+    options.seed(seed)
     options.at_least("--workers", workers or 0, 0)
     options.at_least("--time-budget", time_budget or 0.0, 0.0)
     cells = plan.cells(
@@ -81,9 +81,10 @@ def matrix(
     if not cells:
         raise UsageError("--regimes: none of them applies to the operators asked for, so there is no case to run")
     where = options.device(device)
+    candidates = names("--candidate", candidate)
     asked = plan.Plan(
-        names("--candidate", candidate),
-        names("--against", against),
+        candidates,
+        names("--against", against) if against else candidates,
         cells,
         wanted,
         where,
@@ -92,10 +93,9 @@ def matrix(
         time_budget,
     )
     if not asked.pairs:
-        raise UsageError("--against: a matrix needs two different implementations")
+        raise UsageError("--candidate: a matrix needs two different implementations")
     files.check()
-    if markdown:
-        record.check_writable("--markdown", markdown)
+    options.memory_for(max(cell.rows * cell.width for cell in cells))
     screen = report.console()
     calls = len(tasks(cells, wanted))
     screen.print(
@@ -107,13 +107,13 @@ def matrix(
         observed = run.run(asked, Path(folder), on_answer)
         document = analyse.document(asked, observed, {name: resolve(name) for name in asked.names})
     tables.show(screen, document)
-    if files.json:
-        record.write_json(files.json, document)
-    if markdown:
-        record.write_text(markdown, page.page(document, str(files.json or "RESULT.json")))
-    if files.plots:
-        plots.write(files.plots, document)
-    return _close(screen, document)
+    status = _close(screen, document)
+    record.write_each(
+        (files.json, lambda path: record.write_json(path, document)),
+        (files.markdown, lambda path: record.write_text(path, page.page(document, str(files.json or "RESULT.json")))),
+        (files.plots, lambda folder: plots.write(folder, document)),
+    )
+    return status
 
 
 @contextmanager
