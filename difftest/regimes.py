@@ -48,6 +48,10 @@ class Draw:
         """Rows x width of -1 and 1."""
         return 2.0 * torch.randint(0, 2, (self.rows, self.width), generator=self.generator) - 1.0
 
+    def weight(self) -> torch.Tensor:
+        """A weight, (width,), float32: the effective one is about 1, and never all ones."""
+        return 1.0 - self.op.weight_bias + 0.3 * torch.randn(self.width, generator=self.generator)
+
     def tile(self, row: tuple[float, ...]) -> torch.Tensor:
         """One row: `row` repeated along the width and cut to it."""
         repeats = -(-self.width // len(row))
@@ -69,7 +73,8 @@ def _normal(d: Draw) -> Values:
 
 
 def _zeros(d: Draw) -> Values:
-    return {role: torch.zeros(d.rows, d.width) for role in d.roles}
+    """Zeros of both signs: -0 is the sum only of two of them."""
+    return {role: 0.0 * d.sign() for role in d.roles}
 
 
 def _subnormal(d: Draw) -> Values:
@@ -145,9 +150,29 @@ def _square_overflow(d: Draw) -> Values:
     return values
 
 
+def _range_limit(d: Draw) -> Values:
+    """A quarter of the elements, the same in every role, at the end of the range. In fp16 sums and products pass it, which is
+    Inf, not 65504; in bf16 and fp32 they are 1e5 to 1e15, beyond fp16's range, and their squares are still finite.
+    """
+    largest = torch.finfo(torch.float16).max
+    far = torch.rand(d.rows, d.width, generator=d.generator) < 0.25
+    values = {}
+    for role in d.roles:
+        limit = d.uniform(0.5, 1.0) * largest if d.dtype.name == "fp16" else 10.0 ** d.uniform(5.0, 15.0)
+        values[role] = torch.where(far, d.sign() * limit, d.normal())
+    return values
+
+
 def _inf_nan(d: Draw) -> Values:
-    """By row, in turn: a NaN, +Inf, -Inf, and no special value, at a random column of the first role, then the next."""
+    """By row, in turn: a NaN, +Inf, -Inf, and no special value, at a random column of the first role, then the next. The
+    weight of a row of 8 or more has an Inf and a NaN too.
+    """
     values = _normal(d)
+    if d.op.family != "gated" and d.width >= 8:
+        weight = d.weight()
+        columns = torch.randperm(d.width, generator=d.generator)[:2]
+        weight[columns] = torch.tensor([float("inf"), float("nan")])
+        values["weight"] = weight
     specials = (float("nan"), float("inf"), float("-inf"))
     for row in range(d.rows):
         if row % 4 < 3:
@@ -179,6 +204,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             Regime("cancellation", "a sum that keeps few bits: which sum is normalised shows", _cancellation, ("add_norm",)),
             Regime("rounding_row", "the row that tells the rounding contracts apart", _rounding_row, NORMS),
             Regime("square_overflow", "squares beyond fp16's range: sums must be fp32", _square_overflow),
+            Regime("range_limit", "fp16 overflows to Inf; other dtypes go beyond fp16's range", _range_limit),
             Regime("inf_nan", "Inf and NaN must come through, and stay in their row", _inf_nan),
             Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, ("gated",)),
             Regime("gate_sweep", "every part of the activation's curve", _gate_sweep, ("gated",)),
@@ -205,7 +231,7 @@ def draw(regime: str, op: Operator, rows: int, width: int, dtype: DType, weight_
         return {"input": torch.cat((values["gate"], values["up"]), 1).to(dtype.storage)}
     weight = values.pop("weight", None)
     if weight is None:
-        weight = 1.0 - op.weight_bias + 0.3 * torch.randn(width, generator=generator)
+        weight = d.weight()
     return {
         **{role: value.to(dtype.storage) for role, value in values.items()},
         "weight": weight.to(weight_dtype.storage),

@@ -44,6 +44,10 @@ def test_what_is_right_conforms(difftest, broken, function):
         ("drops_one_element", "rmsnorm", "rstd is off"),
         ("rounds_the_sum_first", "fused_add_rmsnorm", "no single rstd explains the row"),
         ("raises", "rmsnorm", "raised ValueError: hidden size must be a multiple of 8"),
+        ("clamps_the_residual", "fused_add_rmsnorm", "residual:"),
+        ("positive_zeros", "fused_add_rmsnorm", "residual:"),
+        ("cleans_the_weight", "rmsnorm", "number for NaN"),
+        ("casts_the_weight", "rmsnorm", "fp32 weight"),
         ("comes_back_wider", "rmsnorm", "output has dtype torch.float32, not torch.bfloat16"),
     ],
 )

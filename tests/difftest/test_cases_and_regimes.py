@@ -142,6 +142,31 @@ def test_special_values_stay_in_their_rows_and_every_fourth_row_has_none():
     assert bool(values[0].isnan().any() and (values[1] == float("inf")).any() and (values[2] == float("-inf")).any())
 
 
+def test_a_weight_has_special_values_only_where_a_row_has_room_for_others():
+    assert drawn("inf_nan", width=8)["weight"].isfinite().sum() == 6
+    assert drawn("inf_nan", width=7)["weight"].isfinite().all()
+
+
+def test_sums_and_products_of_the_range_limit_pass_fp16_and_their_squares_stay_in_fp32():
+    half = drawn("range_limit", "fused_add_rmsnorm", rows=8, dtype="fp16")
+    assert half["input"].isfinite().all()
+    assert half["residual"].isfinite().all()
+    assert (half["input"] + half["residual"]).isinf().any()
+    gate, up = drawn("range_limit", "silu_and_mul", rows=8, dtype="fp16")["input"].chunk(2, 1)
+    assert (gate * up).isinf().any()
+    brain = drawn("range_limit", "fused_add_rmsnorm", rows=8, width=4096, dtype="bf16")
+    total = brain["input"].float() + brain["residual"].float()
+    assert total.abs().max() > 1e14
+    assert total.square().sum(1).isfinite().all()
+
+
+def test_zeros_have_both_signs_in_every_pair():
+    values = drawn("zeros", "fused_add_rmsnorm", rows=8)
+    signs = 2 * values["input"].signbit().int() + values["residual"].signbit().int()
+    assert not values["input"].any()
+    assert signs.unique().tolist() == [0, 1, 2, 3]
+
+
 def test_saturating_gates_are_large_in_both_signs():
     gate, up = drawn("saturating_gates", "silu_and_mul")["input"].float().chunk(2, 1)
     assert float(gate.abs().min()) >= 8.0
