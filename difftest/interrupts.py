@@ -116,18 +116,17 @@ def lasting_output() -> Iterator[Callable[[], OSError | None]]:
     """Standard output and error outlive their readers in the block: a run whose pipe is closed ends as it would have, and saves
     what it found. Gives the function that tells why standard output failed, None where it did not."""
     streams = sys.stdout, sys.stderr
-    out, err = (_Lasting(stream) if stream else None for stream in streams)  # None: closed from the start
+    with open(os.devnull, "w") as nowhere:  # for a stream that was closed from the start, which is None
+        out, err = (_Lasting(stream or nowhere) for stream in streams)
 
-    def failure() -> OSError | None:
-        if out:
+        def failure() -> OSError | None:
             out.flush()
-        return out.failure if out else None
+            return out.failure
 
-    sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
-    try:
-        yield failure
-    finally:
-        for stream in (out, err):
-            if stream:
-                stream.flush()
-        sys.stdout, sys.stderr = streams
+        sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
+        try:
+            yield failure
+        finally:
+            out.flush()
+            err.flush()
+            sys.stdout, sys.stderr = streams

@@ -233,6 +233,15 @@ def test_no_command_takes_a_closed_pipe_for_a_difference(unread, words):
     assert unread(*words) == 141
 
 
+def test_a_run_without_any_standard_output_is_a_run(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        with pytest.raises(SystemExit) as end:
+            cli.main([*LEDGER, "--json", str(tmp_path / "l.json")])
+    assert end.value.code == 0
+    assert (tmp_path / "l.json").exists()
+
+
 def test_an_output_without_space_is_one_line_and_a_lack_of_the_environment(tmp_path, monkeypatch, capsys):
     class Full(io.StringIO):
         def write(self, text):
