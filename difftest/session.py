@@ -22,6 +22,7 @@ from difftest.run import Result, Skip, run_case
 from reference.operators import OPERATORS
 from reference.providers import Provider
 
+DIED = "the process died in the middle of the call"  # of a case that ended its worker
 MOST_CRASHES = 8  # of a run's workers; each costs a new process, and what the last of them leaves is given up
 
 Found = list[Result | Skip]
@@ -199,5 +200,5 @@ def _work(plan: Plan, deadline: float, first: list[int], tasks, results: Connect
 
 
 def _died(plan: Plan, index: int, exit_code: int | None) -> Found:
-    reason = f"the process died in the middle of the call (exit code {exit_code})"
+    reason = f"{DIED} (exit code {exit_code})"
     return [Result(plan.cases[index], plan.candidate, name, (reason,)) for name in plan.against]

@@ -16,6 +16,7 @@ import torch
 from difftest.buffers import overlap
 from difftest.calls import Called, Tensors, differing
 from difftest.cases import Case
+from difftest.wording import counted
 
 ONE_IN = 8
 WIDE = 4096
@@ -100,7 +101,7 @@ def check(
             name, row, column = _first(changed)
             values = (_value(called.outputs[name], row, column, case.width) for called in (first, second))
             there = f"{name}, row {row}, column {column} is {next(values)}, then {next(values)}"
-            reasons.insert(0, f"changes from run to run: {_count(changing, 'element')}; {there}")
+            reasons.insert(0, f"changes from run to run: {counted(changing, 'element')}; {there}")
     if reasons:
         return Stability(tuple(reasons), changing=changing, batch_invariant=batch_invariant)
     return _check_parts(case, inputs, first, call, batch_invariant)
@@ -113,7 +114,7 @@ def _overwritten(first: Called, second: Called) -> list[str]:
     said = "the result of one call is overwritten by the next"
     count = int(differing(first.returned, first.outputs["output"]).sum())
     if count:
-        return [f"{said}: {_count(count, 'element')} of it changed"]
+        return [f"{said}: {counted(count, 'element')} of it changed"]
     if second.returned is not None and overlap(first.returned, second.returned):
         return [f"{said}: both are in the same memory"]
     return []
@@ -147,7 +148,7 @@ def _check_parts(
     elements = sum(int(mask.sum()) for mask in changed.values())
     rows = int(torch.stack([mask.any(1) for mask in changed.values()]).any(0).sum())
     if elements:
-        text = f"depends on the batch: {_count(elements, 'element')} of {_count(rows, 'row')}; {said}"
+        text = f"depends on the batch: {counted(elements, 'element')} of {counted(rows, 'row')}; {said}"
         (reasons if batch_invariant else remarks).insert(0, text)
     return Stability(tuple(reasons), tuple(remarks), 0, elements, rows, asked, batch_invariant)
 
@@ -170,7 +171,3 @@ def _first(changed: dict[str, torch.Tensor]) -> tuple[str, int, int]:
 
 def _value(tensor: torch.Tensor, row: int, column: int, width: int) -> str:
     return f"{_rows(tensor, width)[row, column].item():.9g}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 
 from difftest import errors
 from difftest.run import Result, Skip
-from difftest.session import Outcome
+from difftest.session import DIED, Outcome
 from difftest.wording import counted
-
-DIED = "the process died in the middle of the call"  # what `session` says of a case that ended its worker
 
 
 @dataclass(slots=True)
