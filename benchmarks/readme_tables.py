@@ -123,7 +123,6 @@ def forms() -> str:
             pdl=True,
         )
         where = {"memory": "read twice", "shared": "shared memory"}.get(spec.row_in, spec.row_in)
-        where += " and shared memory" if spec.shelved else ""
         share = f"{spec.rows} rows a block" if spec.rows > 1 else f"{spec.cluster} block{'s' if spec.cluster > 1 else ''} a row"
         tree_size = f"{tree.leaf} x {tree.chain} x 32 x {tree.segments}"
         rows.append((f"{width:,}", tree_size, where, share, f"{spec.threads}", f"{spec.access}"))

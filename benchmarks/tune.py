@@ -61,7 +61,7 @@ def _norm_variants(spec: NormSpec) -> Iterator[tuple[str, NormSpec]]:
     yield "no dependent launch", change(pdl=False, release="end")
     if spec.warps > 1:
         for place in ("shared", "memory"):
-            other = {"row_in": place, "warps": 16, "partials": 1, "cluster": 1, "stays": False, "shelved": 0, "exact": False}
+            other = {"row_in": place, "warps": 16, "partials": 1, "cluster": 1, "draws": False, "callers": 1, "exact": False}
             yield f"row in {place}", change(**other, ahead=0, release="loaded")
 
 
@@ -77,17 +77,14 @@ def _workers(spec: NormSpec) -> Iterator[tuple[str, dict]]:
         for partials in (1, 2, 4, 8):
             warps = -(-segments // (partials * cluster))
             held = partials * spec.chain
-            if not (2 <= warps <= 32 and (cluster == 1 or segments >= 256)):
+            if not (2 <= warps <= 32 and held <= 4 and (cluster == 1 or segments >= 64)):
                 continue
-            exact = spec.exact and warps * partials * cluster == segments
-            for shelved in (0, held // 2) if held in (4, 8) and segments >= 128 else (0,):
-                if held - shelved > 4:
-                    continue
-                for early in (0,) if shelved else dict.fromkeys((0, held // 2, held)):
-                    for stays in (False, True) if cluster > 1 else (False,):
-                        workers = {"warps": warps, "partials": partials, "cluster": cluster, "early": early, "stays": stays}
-                        name = f"{warps} warps x {held}, {shelved} shelved, cluster {cluster}, early {early}, stays {stays}"
-                        yield name, {**workers, "shelved": shelved, "exact": exact}
+            workers = {"warps": warps, "partials": partials, "cluster": cluster, "draws": cluster > 1}
+            workers["exact"] = spec.exact and warps * partials * cluster == segments
+            for early in (0,) if cluster > 1 else dict.fromkeys((0, held // 2, held)):
+                for callers in dict.fromkeys((1, cluster)):
+                    name = f"{warps} warps x {held}, cluster {cluster}, early {early}, callers {callers}"
+                    yield name, {**workers, "early": early, "callers": callers}
     if segments <= 4:
         for rows in (2, 4, 8):
             yield f"{rows} rows", {"warps": 1, "partials": 4, "rows": rows, "early": 4, "exact": False}
@@ -98,7 +95,7 @@ def _aheads(spec: NormSpec) -> tuple[int, ...]:
     if spec.access != 16 or spec.warps == 1:
         return (0,)
     bytes_of_row = spec.warps * spec.partials * spec.cluster * spec.chain * 512 * (2 if spec.adds_residual else 1)
-    return tuple(dict.fromkeys((0, *(max(1, int(mib * 2**20) // bytes_of_row) for mib in (0.75, 3)))))
+    return tuple(dict.fromkeys((0, *(max(1, int(mib * 2**20) // bytes_of_row) for mib in (0.75, 3, 6)))))
 
 
 def _gated_variants(spec: GatedSpec) -> Iterator[tuple[str, GatedSpec]]:
@@ -144,8 +141,8 @@ def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> list[
     for name, variant in specs:
         grid, shared = call.shape(variant)
         cluster = variant.cluster if isinstance(variant, NormSpec) else 1
-        if isinstance(variant, NormSpec) and variant.stays:
-            grid = launch.resident_grid(0, launch.load(0, variant), variant, grid, shared)
+        if isinstance(variant, NormSpec) and variant.draws:
+            grid = launch.resident_grid(0, launch.load(0, variant), variant, point.rows, shared)
         config = trampoline.launch_config(grid, variant.threads, shared, pdl=variant.pdl, cluster=cluster)
         record = trampoline.make_record(config, launch.load(0, variant), call.arguments(()))
         outputs = [torch.empty(point.rows, point.width, dtype=point.storage, device=device) for _ in range(sets.count)]

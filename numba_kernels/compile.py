@@ -19,7 +19,7 @@ from .gated import GatedSpec, make_gated_kernel
 from .rmsnorm import NormSpec, make_norm_kernel
 
 Spec = NormSpec | GatedSpec
-NORM_SIGNATURE = (types.uint64,) * 4 + (types.int64,) * 8
+NORM_SIGNATURE = (types.uint64,) * 4 + (types.int64,) * 9
 GATED_SIGNATURE = (types.uint64,) * 2 + (types.int64,) * 4
 SOURCES = ("intrinsics.py", "reduction.py", "rmsnorm.py", "gated.py", "compile.py")
 

@@ -464,50 +464,51 @@ def make_get(count: int) -> Callable[..., Any]:
 # --- vectors in shared memory ---------------------------------------------------------------------------------------------
 
 
-def _floats_at(context, builder, array_type, array, first, count: int):
+def _part_at(context, builder, array_type, array, first, count: int):
     """(pointer to ``array[first : first + count]`` as one vector, its alignment)."""
     element = _element(context, builder, array_type, array, first)
-    return builder.bitcast(element, ir.PointerType(ir.VectorType(F32, count))), 4 * count if _on_gpu(builder) else 4
+    alignment = array_type.dtype.bitwidth // 8 * (count if _on_gpu(builder) else 1)
+    return builder.bitcast(element, ir.PointerType(ir.VectorType(element.type.pointee, count))), alignment
 
 
-def make_store_floats(count: int) -> Callable[..., Any]:
-    """``store_floats(array, first, vector)``: ``array[first : first + count] = vector`` in one access, 1, 2 or 4 floats.
+def make_store_part(count: int) -> Callable[..., Any]:
+    """``store_part(array, first, vector)``: ``array[first : first + count] = vector`` in one access, 1, 2 or 4 elements.
 
     ``first`` must be a multiple of ``count``.
     """
 
     @intrinsic
-    def store_floats(typingctx, array, first, vector):
+    def store_part(typingctx, array, first, vector):
         def codegen(context, builder, sig, args):
-            packed = ir.Constant(ir.VectorType(F32, count), ir.Undefined)
+            pointer, alignment = _part_at(context, builder, sig.args[0], args[0], args[1], count)
+            packed = ir.Constant(pointer.type.pointee, ir.Undefined)
             for k, value in enumerate(_elements(builder, args[2], count)):
                 packed = builder.insert_element(packed, value, I32(k))
-            pointer, alignment = _floats_at(context, builder, sig.args[0], args[0], args[1], count)
             builder.store(packed, pointer).align = alignment
             return context.get_dummy_value()
 
-        return types.void(array, types.int64, types.UniTuple(types.float32, count)), codegen
+        return types.void(array, types.int64, types.UniTuple(array.dtype, count)), codegen
 
-    store_floats.memory_access = ("write", count)  # type: ignore[attr-defined]
-    return store_floats
+    store_part.memory_access = ("write", count)  # type: ignore[attr-defined]
+    return store_part
 
 
-def make_load_floats(count: int) -> Callable[..., Any]:
-    """``load_floats(array, first) -> vector``: the counterpart of :func:`make_store_floats`."""
+def make_load_part(count: int) -> Callable[..., Any]:
+    """``load_part(array, first) -> vector``: the counterpart of :func:`make_store_part`."""
 
     @intrinsic
-    def load_floats(typingctx, array, first):
+    def load_part(typingctx, array, first):
         def codegen(context, builder, sig, args):
-            pointer, alignment = _floats_at(context, builder, sig.args[0], args[0], args[1], count)
+            pointer, alignment = _part_at(context, builder, sig.args[0], args[0], args[1], count)
             got = builder.load(pointer)
             got.align = alignment
             values = [builder.extract_element(got, I32(k)) for k in range(count)]
             return _tuple(context, builder, sig.return_type, values)
 
-        return types.UniTuple(types.float32, count)(array, types.int64), codegen
+        return types.UniTuple(array.dtype, count)(array, types.int64), codegen
 
-    load_floats.memory_access = ("read", count)  # type: ignore[attr-defined]
-    return load_floats
+    load_part.memory_access = ("read", count)  # type: ignore[attr-defined]
+    return load_part
 
 
 # --- scalar arithmetic ----------------------------------------------------------------------------------------------------
@@ -633,8 +634,8 @@ def make_mailbox(typingctx, mailboxes, which):
 
 
 @intrinsic
-def expect_values(typingctx, mailboxes, which, count):
-    """Arrive at a mailbox, whose phase then ends when ``count`` values have been sent to it."""
+def expect_words(typingctx, mailboxes, which, count):
+    """Arrive at a mailbox, whose phase then ends when ``count`` words of 32 bits have been sent to it."""
 
     def codegen(context, builder, sig, args):
         if _on_gpu(builder):
@@ -647,7 +648,7 @@ def expect_values(typingctx, mailboxes, which, count):
 
 
 @intrinsic
-def wait_for_values(typingctx, mailboxes, which, parity):
+def wait_for_words(typingctx, mailboxes, which, parity):
     """Wait for the end of a mailbox's phase of this parity (the first one's is 0)."""
 
     def codegen(context, builder, sig, args):
@@ -662,7 +663,7 @@ def wait_for_values(typingctx, mailboxes, which, parity):
 
 @intrinsic
 def send_to_block(typingctx, shared, index, value, rank, mailboxes, which):
-    """``shared[index] = value`` in the cluster's block ``rank``, counted by its mailbox ``which``; on the CPU, in its own block.
+    """``shared[index] = value``, of 32 bits, in the cluster's block ``rank``, counted by its mailbox ``which``; on the CPU, here.
 
     No fence goes with it: stores to memory that are still under way are not waited for.
     """
@@ -671,10 +672,48 @@ def send_to_block(typingctx, shared, index, value, rank, mailboxes, which):
         if _on_gpu(builder):
             here = [_shared_address(context, builder, sig.args[k], args[k], args[k + 1]) for k in (0, 4)]
             there = [_asm(builder, "mapa.shared::cluster.u32 $0, $1, $2;", I32, "=r,r,r", [at, args[3]]) for at in here]
-            text = "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [$0], $1, [$2];"
-            _asm(builder, text, ir.VoidType(), "r,f,r,~{memory}", [there[0], args[2], there[1]], side_effect=True)
+            text = "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];"
+            value = builder.bitcast(args[2], I32)
+            _asm(builder, text, ir.VoidType(), "r,r,r,~{memory}", [there[0], value, there[1]], side_effect=True)
         else:
             builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1]))
         return context.get_dummy_value()
 
-    return types.void(shared, types.int64, types.float32, types.int32, mailboxes, types.int64), codegen
+    return types.void(shared, types.int64, shared.dtype, types.int32, mailboxes, types.int64), codegen
+
+
+# --- rows in the order in which blocks become free ------------------------------------------------------------------------
+
+COUNTERS = 1 << 14  # of each compiled kernel: one for each stream and each captured launch (see counters.py)
+
+
+@intrinsic
+def draw(typingctx, counter, draws):
+    """How many have drawn from counter number ``counter`` before; the last of ``draws`` in all sets it back to 0.
+
+    The counters are memory of the compiled kernel itself, 0 when it is loaded.
+    """
+
+    def codegen(context, builder, sig, args):
+        kind = ir.ArrayType(I32, COUNTERS)
+        counters = ir.GlobalVariable(builder.module, kind, "counters", addrspace=1 if _on_gpu(builder) else 0)
+        counters.linkage, counters.initializer = "internal", ir.Constant(kind, None)
+        at = builder.gep(counters, [I32(0), args[0]])
+        before = builder.atomic_rmw("add", at, I32(1), "monotonic")
+        with builder.if_then(builder.icmp_signed("==", before, builder.sub(args[1], I32(1)))):
+            builder.store(I32(0), at)
+        return before
+
+    return types.int32(types.int32, types.int32), codegen
+
+
+@intrinsic
+def sleep(typingctx, nanoseconds):
+    """Let a thread rest about as long; on the CPU, not at all."""
+
+    def codegen(context, builder, sig, args):
+        if _on_gpu(builder):
+            _asm(builder, "nanosleep.u32 $0;", ir.VoidType(), "r,~{memory}", [args[0]], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(types.int32), codegen

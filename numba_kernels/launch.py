@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 from cuda.bindings import driver
 from cuda.core import Device, ObjectCode
 
 from . import trampoline
 from .compile import Spec, machine_code
+from .counters import counter_for
 from .plans import NormPlan, Plan
 from .rmsnorm import NormSpec
+from .trampoline import check
 from .tuning import Target
 
 INVALID_CONTEXT = int(driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
@@ -59,21 +63,21 @@ def load(device: int, spec: Spec) -> int:
                 kernel = driver.CUkernel(int(module.get_kernel(code.entry).handle))
                 # A context's own function launches 0.4 µs faster than the kernel that stands for it in every context.
                 status, function = driver.cuKernelGetFunction(kernel)
-                _check(status)
-                if isinstance(spec, NormSpec) and (spec.row_in == "shared" or spec.shelved):
+                check(status)
+                if isinstance(spec, NormSpec) and (spec.row_in == "shared" or spec.draws):
                     status, static = driver.cuFuncGetAttribute(
                         driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function
                     )
-                    _check(status)
+                    check(status)
                     most = target(device).shared_bytes - static
                     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                    _check(driver.cuFuncSetAttribute(function, attribute, most)[0])
+                    check(driver.cuFuncSetAttribute(function, attribute, most)[0])
             loaded = _LOADED[device, spec] = (module, int(function))
     return loaded[1]
 
 
-def resident_grid(device: int, function: int, spec: NormSpec, grid: tuple[int, int, int], shared: int) -> tuple[int, int, int]:
-    """``grid``, or as many of the spec's clusters as ``device`` holds at once if that is less.
+def resident_grid(device: int, function: int, spec: NormSpec, rows: int, shared: int) -> tuple[int, int, int]:
+    """A cluster for each row, or as many as ``device`` holds at once if that is less.
 
     The driver is asked: its groups of multiprocessors are uneven (an H200 holds 15 clusters of 8 blocks where each block takes
     one of its 132), and a cluster that had to wait for another's end would double the launch's time.
@@ -81,17 +85,8 @@ def resident_grid(device: int, function: int, spec: NormSpec, grid: tuple[int, i
     with current_device(device):
         config = trampoline.launch_config((spec.cluster, 1, 1), spec.threads, shared, cluster=spec.cluster)
         status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
-    _check(status)
-    return (min(grid[0], spec.cluster * count), 1, 1)
-
-
-def _check(status: driver.CUresult) -> None:
-    if status != driver.CUresult.CUDA_SUCCESS:
-        _raise(int(status))
-
-
-def _raise(status: int) -> None:
-    raise RuntimeError(f"the CUDA driver refused: {driver.CUresult(status).name}")
+    check(status)
+    return (min(rows, count) * spec.cluster, 1, 1)
 
 
 def _is_current(device: int) -> bool:
@@ -117,7 +112,7 @@ class current_device:
 def _primary_context(device: int) -> Any:
     driver.cuInit(0)
     error, context = driver.cuDevicePrimaryCtxRetain(driver.CUdevice(device))
-    _check(error)
+    check(error)
     return context
 
 
@@ -134,33 +129,43 @@ class Prepared:
         self._pdl = enable_pdl is not False and target(device).pdl
         self._enter = trampoline.launch_norm if isinstance(plan, NormPlan) else trampoline.launch_gated
         self._only_device = device_count() == 1
-        self._variants: dict[int, _Variant] = {}
+        self._variants: dict[int, _AnyVariant] = {}
 
     def launch(self, addresses: tuple[int, ...], alignment: int, stream: int) -> None:
         """Launch on the stream with handle ``stream``; ``alignment`` is a key that tells the addresses' alignments apart."""
         variant = self._variants.get(alignment)
         if variant is None:
-            variant = self._variants[alignment] = self._build(addresses)
+            variant = self._variants[alignment] = self._build(addresses, target(self._device))
+        record = variant.record
+        if not record:
+            assert isinstance(variant, _DrawingVariant)
+            with current_device(self._device):
+                record = variant.record_on(stream)
         if self._only_device or _is_current(self._device):
-            status = self._enter(variant.record, stream, *addresses)
+            status = self._enter(record, stream, *addresses)
             if status == 0:
                 return
             if status != INVALID_CONTEXT:  # a thread that has not used CUDA yet has no context
-                _raise(status)
+                check(status)
         with current_device(self._device):
-            status = self._enter(variant.record, stream, *addresses)
+            status = self._enter(record, stream, *addresses)
         if status != 0:
-            _raise(status)
+            check(status)
 
-    def _build(self, addresses: tuple[int, ...]) -> _Variant:
-        spec = self._plan.spec(target(self._device), addresses, self._pdl)
-        grid, shared = self._plan.shape(spec)
+    def _build(self, addresses: tuple[int, ...], target: Target) -> _AnyVariant:
+        plan = self._plan
+        spec = plan.spec(target, addresses, self._pdl)
+        grid, shared = plan.shape(spec)
         function = load(self._device, spec)
-        cluster = spec.cluster if isinstance(spec, NormSpec) else 1
-        if isinstance(spec, NormSpec) and spec.stays:
-            grid = resident_grid(self._device, function, spec, grid, shared)
-        config = trampoline.launch_config(grid, spec.threads, shared, pdl=spec.pdl, cluster=cluster)
-        record = trampoline.make_record(config, function, self._plan.arguments(()))
+        if isinstance(plan, NormPlan) and isinstance(spec, NormSpec) and spec.draws:
+            grid = resident_grid(self._device, function, spec, plan.rows, shared)
+            config = trampoline.launch_config(grid, spec.threads, shared, pdl=spec.pdl, cluster=spec.cluster)
+            return _DrawingVariant(
+                lambda counter: trampoline.make_record(config, function, plan.arguments((), counter)),
+                lambda: self._build(addresses, replace(target, clusters=False)),
+            )
+        config = trampoline.launch_config(grid, spec.threads, shared, pdl=spec.pdl)
+        record = trampoline.make_record(config, function, plan.arguments(()))
         return _Variant(record.ctypes.data, (config, record))
 
 
@@ -170,6 +175,31 @@ class _Variant:
 
     record: int
     keeps: tuple[Any, ...]
+
+
+class _DrawingVariant:
+    """Of a kernel that draws its rows: a launch record for each counter, and a variant that draws none for when none is left."""
+
+    record = 0
+
+    def __init__(self, make_record: Callable[[int], np.ndarray], make_other: Callable[[], _AnyVariant]) -> None:
+        self._make_record, self._make_other = make_record, make_other
+        self._records: dict[int, np.ndarray] = {}
+        self._other: _AnyVariant | None = None
+
+    def record_on(self, stream: int) -> int:
+        """The address of the record for a launch on this stream of the current device."""
+        counter = counter_for(stream)
+        if counter is None:
+            self._other = self._other or self._make_other()
+            return self._other.record
+        record = self._records.get(counter)
+        if record is None:
+            record = self._records.setdefault(counter, self._make_record(counter))
+        return record.ctypes.data
+
+
+_AnyVariant = _Variant | _DrawingVariant
 
 
 def alignment_of(addresses: tuple[int, ...]) -> int:

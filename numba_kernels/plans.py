@@ -54,9 +54,11 @@ class NormPlan:
         """The grid and the dynamic shared memory in bytes."""
         return tuning.norm_grid(spec, self.rows), tuning.dynamic_shared_bytes(spec, self.width)
 
-    def arguments(self, buffers: tuple[Any, ...]) -> tuple[Any, ...]:
+    def arguments(self, buffers: tuple[Any, ...], counter: int = 0) -> tuple[Any, ...]:
+        """``counter`` is the number of the counter from which rows are drawn, where the kernel does that."""
         strides = (self.x_stride, self.residual_stride, self.out_stride)
-        return (*buffers, *strides, self.rows, self.width, _bits(1.0 / self.width), self.eps_bits, _bits(self.weight_bias))
+        floats = (_bits(1.0 / self.width), self.eps_bits, _bits(self.weight_bias))
+        return (*buffers, *strides, self.rows, self.width, *floats, counter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The RMSNorm kernels: ``h = x (+ residual); y = h / sqrt(mean(h²) + eps) * weight``.
 
 Two forms with the same tree (see reduction.py) and so the same bits. *Held*: a row's fp32 values stay in registers between the
-sum and the scaling; where a row is too wide for those of one block, half of it on a *shelf* in ``cuda.shared``, and in several
-blocks (a cluster). *Streamed*: all of them stay in ``cuda.shared`` or, for a row that doesn't fit, are computed again.
+sum and the scaling, of one block or, where a row is too wide for that, of several (a cluster). *Streamed*: they stay in
+``cuda.shared`` or, for a row that doesn't fit, are computed again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ class NormSpec:
     rows: int  # that a block works on side by side; 1 where several warps share a row
     partials: int  # segments a warp holds (registers only)
     exact: bool  # every thread's leaves lie inside the row, and every block's rows inside the launch
-    shelved: int = 0  # how many of a thread's leaves, its first ones, wait in shared memory: none, or half
     early: int = 4  # how many of a thread's leaves have their weight loaded before the sum is known
     pdl: bool = False
     cluster: int = 1  # blocks that share a row
     release: str = "end"  # when the next kernel may start: at the "start", when the row is "loaded", or at the "end"
-    stays: bool = False  # the launch has as many clusters as the GPU holds at once, and each goes on to another row
+    draws: bool = False  # the launch has as many clusters as the GPU holds at once; each draws one row after another
+    stagger: int = 0  # nanoseconds within which clusters that draw begin, one after another
     prefetch: bool = False  # call weight and residual into L2 while waiting for the predecessor
     ahead: int = 0  # call the row this many rows on into L2
+    callers: int = 1  # blocks of a cluster among which that row is divided to be called
+    at_once: int = 0  # so many first rows are not called: all their blocks start together
 
     @property
     def threads(self) -> int:
@@ -52,11 +54,12 @@ class NormSpec:
 
 
 def make_norm_kernel(spec: NormSpec) -> Callable[..., Any]:
-    """``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits)``.
+    """``kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share, eps, bias, counter)``.
 
     Buffers are addresses (GPU) or 1-D word arrays (CPU); strides, in elements, are between rows. ``residual`` is written with the
-    new residual where the spec adds one, and ignored otherwise. ``out`` may be ``x``. The last three are the bits of fp32 values:
-    1 / width, eps and the weight's bias.
+    new residual where the spec adds one, and ignored otherwise. ``out`` may be ``x``. ``share`` (1 / width), ``eps`` and ``bias``
+    (the weight's) are the bits of fp32 values. ``counter`` is the number of the counter from which rows are drawn; no two
+    launches that run at the same time may have the same.
     """
     return _held(spec) if spec.row_in == "registers" else _streamed(spec)
 
@@ -212,46 +215,71 @@ def _make_send_sums(spec: NormSpec):
     return send_sums
 
 
+def _make_kept_weight(spec: NormSpec):
+    """``keep_weight(kept, thread, i, words)`` and ``kept_weight(kept, thread, i) -> words``: a thread's own ``i``-th leaf.
+
+    In shared memory: 16 bytes of a leaf, then the next thread's. One access each, and neighbouring lanes use neighbouring banks.
+    """
+    weight, threads, leaves = nv.FORMATS[spec.weight], spec.threads, spec.partials * spec.chain
+    words, kind = nv.words_in(weight, spec.leaf), nv.word_type(weight, spec.leaf)
+    part = min(4, words)
+    parts, get, get_part = words // part, nv.make_get(words), nv.make_get(part)
+    store_part, load_part = nv.make_store_part(part), nv.make_load_part(part)
+
+    @cuda.jit(device=True, inline="always")
+    def place(i, p, thread):
+        return int64(((p * leaves + i) * threads + thread) * part)
+
+    @cuda.jit(device=True, inline="always")
+    def keep_weight(kept, thread, i, given):
+        together = cuda.local.array(words, kind)
+        nv.put(together, int64(0), given)
+        for p in range(parts):
+            store_part(kept, place(i, p, thread), get_part(together, int64(p)))
+
+    @cuda.jit(device=True, inline="always")
+    def kept_weight(kept, thread, i):
+        together = cuda.local.array(words, kind)
+        for p in range(parts):
+            nv.put(together, int64(p), load_part(kept, place(i, p, thread)))
+        return get(together, int64(0))
+
+    return keep_weight, kept_weight
+
+
 def _held(spec: NormSpec) -> Callable[..., Any]:
     load, load_weight, store, widen, narrow = _memory(spec)
+    keep_weight, kept_weight = _make_kept_weight(spec)
     hidden, scaled, warp_sums = _make_hidden(spec), _make_scaling(spec), make_warp_sums(spec.partials)
     share_sums, send_sums = _make_share_sums(spec), _make_send_sums(spec)
     first_of, offset_of, inside, jump_of = _make_ownership(spec)
     ADDS, PDL, EXACT, EARLY = spec.adds_residual, spec.pdl, spec.exact, spec.early
     LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
     AT_START, AT_LOADED, PREFETCH, AHEAD = spec.release == "start", spec.release == "loaded", spec.prefetch, spec.ahead
-    SEGMENT, ALL, CLUSTER = 32 * CHAIN * LEAF, PARTIALS * WARPS * spec.cluster, spec.cluster
-    LANE_BITS, CLUSTER_BITS, SEGMENT_BITS = _log2(LANES), _log2(CLUSTER), _log2(SEGMENT)
-    SHELVED, SHARE = spec.shelved, 32 // PARTIALS
-    KEPT = PARTIALS * CHAIN - SHELVED
+    SEGMENT, ALL, CLUSTER, HELD = 32 * CHAIN * LEAF, PARTIALS * WARPS * spec.cluster, spec.cluster, PARTIALS * CHAIN
+    LANE_BITS, CLUSTER_BITS, SEGMENT_BITS, CALLER_BITS = _log2(LANES), _log2(CLUSTER), _log2(SEGMENT), _log2(spec.callers)
     ITEMSIZE, WEIGHT_ITEMSIZE = nv.FORMATS[spec.storage].itemsize, nv.FORMATS[spec.weight].itemsize
     WORDS, WORD = nv.words_in(nv.FORMATS[spec.weight], LEAF), nv.word_type(nv.FORMATS[spec.weight], LEAF)
-    STAYS, VALUES, WEIGHT_WORDS = spec.stays, KEPT * LEAF, KEPT * WORDS
-    PLACES = 2 * MAX_SEGMENTS if STAYS else MAX_SEGMENTS
+    VALUES, WEIGHT_WORDS, SHARE = HELD * LEAF, HELD * WORDS, 32 // PARTIALS
+    DRAWS, STAGGER, CALLERS, AT_ONCE = spec.draws, spec.stagger, spec.callers, spec.at_once
+    PLACES = 2 * MAX_SEGMENTS if DRAWS else MAX_SEGMENTS
     get, get_words, sum_segments = nv.make_get(LEAF), nv.make_get(WORDS), make_sum_segments(ALL)
-    THREADS, PART, PARTS = spec.threads, min(4, LEAF), LEAF // min(4, LEAF)
-    get_part, load_part, store_part = nv.make_get(PART), nv.make_load_floats(PART), nv.make_store_floats(PART)
-
-    @cuda.jit(device=True, inline="always")
-    def on_shelf(i, part, thread):
-        # 16 bytes of a leaf, then the next thread's: one access each, and neighbouring lanes use neighbouring banks.
-        return int64(((part * SHELVED + i) * THREADS + thread) * PART)
 
     def norm_kernel(
-        x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits
+        x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits, counter
     ):
         # Which row this thread works on, and which lane of which warp it is there.
         thread, block = int32(cuda.threadIdx.x), int32(cuda.blockIdx.x)
-        lane = int32(thread & (LANES - 1))
+        lane, rank = int32(thread & (LANES - 1)), int32(block & (CLUSTER - 1))
         if WARPS > 1:
-            warp = int32((block & (CLUSTER - 1)) * WARPS + (thread >> 5))
+            warp = int32(rank * WARPS + (thread >> 5))
             row = int64(block >> CLUSTER_BITS)
         else:
             warp = int32(0)
             row = int64(block) * ROWS + (thread >> LANE_BITS)
         if CLUSTER > 1:
-            mailboxes = cuda.shared.array(2, uint64)
-            if thread < 2:
+            mailboxes = cuda.shared.array(4, uint64)
+            if thread < 4:
                 nv.make_mailbox(mailboxes, int64(thread))
             nv.cluster_arrive()
         mine = first_of(warp, lane)
@@ -265,8 +293,11 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         gains = cuda.local.array(WEIGHT_WORDS, WORD)
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(PLACES, float32)
-        if SHELVED:
-            shelf = cuda.shared.array(0, float32, alignment=16)
+        if AHEAD > 0:
+            # A cluster's blocks call the row into L2 in as many pieces, each a multiple of 16 elements.
+            calls = leads if CALLERS == 1 else thread == 0 and rank < CALLERS
+            piece = width if CALLERS == 1 else (width >> CALLER_BITS) & int64(-16)
+            piece_start = int64(rank) * piece if CALLERS > 1 else int64(0)
 
         if PDL:
             # Call into L2 what a predecessor seldom writes (harmless if it does), then wait for it.
@@ -278,82 +309,90 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                 if ADDS:
                     nv.prefetch_run(residual, row * residual_stride, int64(ITEMSIZE), width)
             nv.wait_for_predecessor()
+        if DRAWS:
+            clusters = int64(cuda.gridDim.x >> CLUSTER_BITS)
+            next_draws = cuda.shared.array(2, int32)
+            kept = cuda.shared.array(0, WORD, alignment=16)
+            for i in range(HELD):
+                keep_weight(kept, thread, i, load_weight(weight, int64(mine), jump_of(i, mine, room)))
+            if STAGGER > 0:
+                nv.sleep(int32(row) * int32(STAGGER // int32(clusters)))
         turn, going = int32(0), True
         while going:
+            # Sums and draws of one row are read while those of the next are written: two places, in turn.
             which = int32(turn & 1)
             sums = which * MAX_SEGMENTS
             x_mine, residual_mine, out_mine = row * x_stride + mine, row * residual_stride + mine, row * out_stride + mine
-            if AHEAD > 0 and leads and row + AHEAD < rows:
+            if AHEAD > 0 and calls and row + AHEAD < rows and row + AHEAD >= AT_ONCE:
                 # Memory works on a later row while this one waits for its sum.
-                nv.prefetch_run(x, (row + AHEAD) * x_stride, int64(ITEMSIZE), width)
+                nv.prefetch_run(x, (row + AHEAD) * x_stride + piece_start, int64(ITEMSIZE), piece)
                 if ADDS:
-                    nv.prefetch_run(residual, (row + AHEAD) * residual_stride, int64(ITEMSIZE), width)
+                    nv.prefetch_run(residual, (row + AHEAD) * residual_stride + piece_start, int64(ITEMSIZE), piece)
 
-            # The row in one go, or in two halves, the first of which then goes to the shelf.
-            for first in range(0, SHELVED + KEPT, KEPT):
-                # h = x + residual in fp32. All loads come before the first store and no branch parts them, so all are in flight.
-                for i in range(KEPT):
-                    jump = jump_of(first + i, mine, room)
-                    words = load(x, x_mine, jump)
-                    h = hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words)
-                    nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(first + i, room), h))
-                    if i < EARLY:
-                        nv.put(gains, int64(i), load_weight(weight, int64(mine), jump))
-                if PDL and AT_LOADED and first == SHELVED:
-                    nv.release_dependents()
+            # h = x + residual in fp32. All loads come before the first store and no branch parts them, so all are in flight.
+            for i in range(HELD):
+                jump = jump_of(i, mine, room)
+                words = load(x, x_mine, jump)
+                h = hidden(words, load(residual, residual_mine, jump)) if ADDS else widen(words)
+                nv.put(values, int64(i), h if EXACT else nv.keep_if(inside(i, room), h))
+                if i < EARLY:
+                    nv.put(gains, int64(i), load_weight(weight, int64(mine), jump))
+            if PDL and AT_LOADED:
+                nv.release_dependents()
 
-                # The new residual is h rounded once.
-                if ADDS:
-                    for i in range(KEPT):
-                        if inside(first + i, room):
-                            store(residual, residual_mine, offset_of(first + i), narrow(get(values, int64(i))))
+            # The new residual is h rounded once.
+            if ADDS:
+                for i in range(HELD):
+                    if inside(i, room):
+                        store(residual, residual_mine, offset_of(i), narrow(get(values, int64(i))))
 
-                # The sum of squares, a leaf and a chain at a time.
-                for i in range(KEPT):
-                    so_far = partial[(first + i) // CHAIN] if (first + i) % CHAIN else float32(0.0)
-                    partial[(first + i) // CHAIN] = nv.sum_squares(so_far, get(values, int64(i)))
-
-                if SHELVED:
-                    for i in range(SHELVED if first == 0 else 0):
-                        for part in range(PARTS):
-                            store_part(shelf, on_shelf(i, part, thread), get_part(values, int64(i * PARTS + part)))
-
-            # Segments by warp, the row by everybody.
+            # The sum of squares: leaves and chains by thread, segments by warp, the row by everybody.
+            for i in range(HELD):
+                so_far = partial[i // CHAIN] if i % CHAIN else float32(0.0)
+                partial[i // CHAIN] = nv.sum_squares(so_far, get(values, int64(i)))
             if WARPS > 1:
                 segments = int32(ALL) if EXACT else int32((width + (SEGMENT - 1)) >> SEGMENT_BITS)
                 if CLUSTER > 1:
                     if turn == 0:
                         nv.cluster_wait()  # every block has started, so its shared memory may be written
                     if thread == 0:
-                        nv.expect_values(mailboxes, int64(which), segments)
+                        nv.expect_words(mailboxes, int64(which), segments)
+                        nv.expect_words(mailboxes, int64(2 + which), int32(1))
                     send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane, segments)
-                    nv.wait_for_values(mailboxes, int64(which), int32((turn >> 1) & 1))
+                    nv.wait_for_words(mailboxes, int64(which), int32((turn >> 1) & 1))
                 else:
                     share_sums(segment_sums, sums, partial, int32(0), warp, lane, segments)
                     cuda.syncthreads()
+                if DRAWS and thread == 0 and rank == 0:
+                    # A row is drawn no sooner than its turn is near, so that rows start in their order in memory.
+                    drawn = nv.draw(int32(counter), int32(rows))
+                    if CLUSTER > 1:
+                        for other in range(CLUSTER):
+                            nv.send_to_block(next_draws, int64(which), drawn, int32(other), mailboxes, int64(2 + which))
+                    else:
+                        next_draws[which] = drawn
                 total = sum_segments(segment_sums, sums, segments, lane)
             else:
                 total = butterfly(warp_sums(partial, lane), 16, SHARE) if PARTIALS > 1 else butterfly(partial[0], LANES // 2, 1)
             rstd = nv.rsqrt(nv.fma(total, nv.float_from_bits(share_bits), nv.float_from_bits(eps_bits)))
 
-            for i in range(KEPT):
-                offset = offset_of(SHELVED + i)
-                if inside(SHELVED + i, room):
-                    gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset)
+            for i in range(HELD):
+                offset = offset_of(i)
+                if inside(i, room):
+                    if DRAWS:
+                        gain = kept_weight(kept, thread, i)
+                    else:
+                        gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset)
                     store(out, out_mine, offset, scaled(get(values, int64(i)), rstd, gain, bias_bits))
-            if SHELVED:
-                for i in range(SHELVED):
-                    for part in range(PARTS):
-                        nv.put(values, int64(i * PARTS + part), load_part(shelf, on_shelf(i, part, thread)))
-                    if inside(i, room):
-                        gain = load_weight(weight, int64(mine), offset_of(i))
-                        store(out, out_mine, offset_of(i), scaled(get(values, int64(i)), rstd, gain, bias_bits))
 
-            # Sums of one row are read while those of the next are written: two places, in turn.
-            if STAYS:
-                row += int64(cuda.gridDim.x >> CLUSTER_BITS)
+            if DRAWS:
+                if CLUSTER > 1:
+                    nv.wait_for_words(mailboxes, int64(2 + which), int32((turn >> 1) & 1))
+                else:
+                    cuda.syncthreads()
+                row = clusters + next_draws[which]
                 turn += 1
-            going = STAYS and row < rows
+            going = DRAWS and row < rows
 
     return norm_kernel
 
@@ -369,7 +408,7 @@ def _streamed(spec: NormSpec) -> Callable[..., Any]:
     get, sum_segments = nv.make_get(LEAF), make_sum_segments(MAX_SEGMENTS)
 
     def norm_kernel(
-        x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits
+        x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits, counter
     ):
         thread = int32(cuda.threadIdx.x)
         lane, warp = int32(thread & 31), int32(thread >> 5)

@@ -57,7 +57,7 @@ def _make_launch(addresses: int, constants: int):
     return enter_driver
 
 
-_enter_norm, _enter_gated = _make_launch(4, 8), _make_launch(2, 4)
+_enter_norm, _enter_gated = _make_launch(4, 9), _make_launch(2, 4)
 
 
 @njit("int32(int64, int64, int64, int64, int64, int64)", cache=True)
@@ -68,6 +68,12 @@ def launch_norm(record, stream, x, residual, weight, out):
 @njit("int32(int64, int64, int64, int64)", cache=True)
 def launch_gated(record, stream, x, out):
     return _enter_gated(record, stream, (x, out))
+
+
+def check(status: int) -> None:
+    """Raise where the driver's answer is not success."""
+    if status != 0:
+        raise RuntimeError(f"the CUDA driver refused: {driver.CUresult(status).name}")
 
 
 @cache

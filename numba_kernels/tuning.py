@@ -8,6 +8,7 @@ the way, tuning-sweeps-h200.json, of earlier forms of the kernels. The figures b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from .arrays import ITEMSIZE
@@ -15,7 +16,7 @@ from .gated import GatedSpec
 from .reduction import MAX_SEGMENTS, RowTree, row_tree
 from .rmsnorm import NormSpec
 
-SHARED_STATIC = 8 * MAX_SEGMENTS + 16  # bytes of shared memory that a norm kernel always has
+SHARED_STATIC = 8 * MAX_SEGMENTS + 48  # bytes of shared memory that a norm kernel always has
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,24 @@ REPLAY = Target("replay", shared_bytes=227 * 1024, processors=1)
 MOST_LEAVES = 4
 MOST_WARPS = 32
 
-# How a row too wide for that is held: blocks, leaves of a thread, and how many of these wait on the shelf; the first that can.
-# 8192 x 65536 1043 and 1073 (two runs) with (1, 8, 4) and 1087 with (2, 4, 0); 2048 x 131072 533 with (2, 8, 4) and 541 with
-# (4, 4, 0); 512 x 262144 275 with (8, 4, 2), 281 with (8, 4, 0) and 283 with (4, 8, 4). The shelf is read and written 16 bytes at
-# a time: with 4 at a time 1129, 547 and 276.
-# Clusters stay, for it takes long to start one: 2048 x 131072 569 without. A block alone does not: 16384 x 32768 1090 if it does
-# and 1039 if not, for multiprocessors are not equally fast, and a queue of blocks shares the rows out better than a rule.
-WIDE = ((1, 8, 4), (2, 8, 4), (8, 4, 2))
+# How many blocks share a row too wide for that; the first that can. Clusters stay, for it takes long to start one, and draw their
+# rows: 8192 x 65536 by two blocks a row 1029 if they do, 1067 if shares of falling size are given out and 1088 with equal ones
+# (multiprocessors are not equally fast, and memory is slower where rows aren't read in their order), and 1087 if each row starts
+# its own cluster.
+CLUSTERS = (2, 4, 8)
+# With a residual, 2 leaves of a thread rather than 4, the same bytes on their way as 4 without: 8192 x 65536 1005 and 1020,
+# 2048 x 131072 510 and 513; rmsnorm 8192 x 65536 625 and 512.
+# Clusters pay from so many bytes of x on where one block could hold the row: 16384 x 32768 1000 and 1010, x 24576 751 and 760.
+CLUSTERS_FROM = 128 << 20
 
 # Rows of fewer bytes are not worth one prefetch instruction each: at 65536 x 128 it cost 41 µs in place of 17.5.
 LEAST_PREFETCH = 2048
 # How far ahead rows are called into L2: what memory delivers in its own latency, and not so much more that L2 loses it again.
-AHEAD_BYTES = 3 << 20
+# With clusters and a residual 6 MB: 8192 x 65536 1027 with 3 and 1021 with 6, 512 x 262144 265 and 262.
+AHEAD_BYTES, CLUSTERS_AHEAD_BYTES = 3 << 20, 6 << 20
+# The few clusters of the widest rows begin one after another within this time, for while all sum up at once, memory rests:
+# 512 x 262144 264, and 272 if they begin together. Rows of less aren't helped: 2048 x 131072 512 and 507, rmsnorm 293 and 265.
+STAGGER_NS = 3000
 # From how many bytes of x on: rmsnorm 16384 x 4096 64.2 with and 64.7 without, but 4096 x 4096 17.6 and 17.3; with a residual
 # 4096 x 4096 33.0 and 34.5, 1024 x 4096 9.6 and 9.1.
 AHEAD_FROM = {False: 64 << 20, True: 16 << 20}
@@ -78,18 +85,18 @@ def norm_spec(
 ) -> NormSpec:
     """The norm kernel for ``rows`` rows of ``width`` on ``target``."""
     tree = row_tree(width, ITEMSIZE[storage])
-    large = rows * width * ITEMSIZE[storage] >= AHEAD_FROM[adds_residual]
-    workers = _workers(tree, rows, target, adds_residual, large)
-    cluster, shelved, held = workers.get("cluster", 1), workers.get("shelved", 0), workers["row_in"] == "registers"
+    size = rows * width * ITEMSIZE[storage]
+    large = size >= AHEAD_FROM[adds_residual]
+    workers = _workers(tree, rows, target, adds_residual, size, ITEMSIZE[weight])
+    cluster, held = workers.get("cluster", 1), workers["row_in"] == "registers"
     few = -(-rows // workers["rows"]) * cluster <= 2 * target.processors
     runs = target.bulk_prefetch and access == 16 and weight_access == 16 and held and width * ITEMSIZE[storage] >= LEAST_PREFETCH
-    # With half a row on the shelf: 8192 x 65536 1073 at the end and 1087 when loaded; clusters that stay, 2048 x 131072, 567, 537
-    # and, at the start, 593.
-    late = "end" if shelved and cluster == 1 else "loaded"
-    release = "start" if few or (tree.leaf == 1 and workers["warps"] == 1) else late
-    # A row on the shelf and in registers is 256 KB of L2 for each multiprocessor; rows called ahead beside it drive it out:
-    # 8192 x 65536 1043 without and 1174 with. rmsnorm has half of that to load: 547 and 512.
-    calls_ahead = large and runs and cluster == 1 and not (shelved and adds_residual)
+    release = "start" if few or (tree.leaf == 1 and workers["warps"] == 1) else "loaded"
+    ahead = CLUSTERS_AHEAD_BYTES if cluster > 1 and adds_residual else AHEAD_BYTES
+    ahead = max(1, ahead // (width * ITEMSIZE[storage] * (2 if adds_residual else 1))) if large and runs else 0
+    # Every block of a cluster calls a part of a row, but for the widest ones: 8192 x 65536 1005 and 1011, 2048 x 131072 510 and
+    # 525, but 512 x 262144 275 and 262.
+    alone = adds_residual and workers.get("partials", 1) * tree.chain > 2
     return NormSpec(
         adds_residual=adds_residual,
         storage=storage,
@@ -104,21 +111,29 @@ def norm_spec(
         pdl=pdl,
         release=release if pdl else "end",
         prefetch=pdl and few and runs,
-        ahead=_rows_ahead(width * ITEMSIZE[storage], adds_residual) if calls_ahead else 0,
+        stagger=STAGGER_NS if alone and cluster > 1 and size >= CLUSTERS_FROM else 0,
+        ahead=ahead,
+        callers=cluster if ahead and not alone else 1,
+        # Rows of the first blocks are on their way already: 1024 x 16384 33.9 without calling them, 34.2 with.
+        at_once=target.processors // cluster if ahead else 0,
         **workers,
     )
 
 
-def _rows_ahead(width_bytes: int, adds_residual: bool) -> int:
-    """How many rows on the next one to be called into L2 lies."""
-    return max(1, AHEAD_BYTES // (width_bytes * (2 if adds_residual else 1)))
-
-
-def _workers(tree: RowTree, rows: int, target: Target, adds_residual: bool, large: bool) -> dict[str, Any]:
-    """Who works on a row, and where it waits for its sum."""
+def _workers(tree: RowTree, rows: int, target: Target, adds_residual: bool, size: int, weight_itemsize: int) -> dict[str, Any]:
+    """Who works on a row, and where it waits for its sum. ``size`` is that of x in bytes."""
     if target == REPLAY:
         return _replay_workers(tree)
-    few = rows <= 2 * target.processors
+    few, large = rows <= 2 * target.processors, size >= AHEAD_FROM[adds_residual]
+    # As many blocks a row as there can be: 16 x 32768 2.90, by one block 4.54; 16 x 65536 4.39 and, by 4 larger ones, 4.79.
+    partials = -(-tree.segments // (16 * CLUSTERS[-1]))
+    if (
+        target.clusters
+        and tree.segments > 64
+        and rows * CLUSTERS[-1] <= target.processors
+        and partials * tree.chain <= MOST_LEAVES
+    ):
+        return _cluster(tree, 16, partials, CLUSTERS[-1])
     # One warp a row of 1024: rmsnorm 17.3 against 20.9 with two; but 16 rows 1.23 against 1.20, and fused_add_rmsnorm 33.2
     # against 32.9.
     if tree.segments <= (2 if tree.leaf > 1 and (adds_residual or few) else 4):
@@ -128,21 +143,26 @@ def _workers(tree: RowTree, rows: int, target: Target, adds_residual: bool, larg
     # and 33.4 with 2, 1024 x 16384 34.0 with 2 and 34.3 with 4.
     for partials in (1, 2, 4) if few or (adds_residual and large) else (4, 2, 1):
         warps, leaves = -(-tree.segments // partials), partials * tree.chain
-        if warps <= MOST_WARPS and leaves <= MOST_LEAVES:
+        if warps <= MOST_WARPS and leaves <= (2 if adds_residual and target.clusters and size >= CLUSTERS_FROM else MOST_LEAVES):
             early = 0 if few else _early(warps, leaves)
             exact = _covered(tree, warps, partials, 1) and warps >= 2 and (adds_residual or early < 4)
             return {**_held(max(2, warps), partials, exact), "early": early}
-    for cluster, leaves, shelved in WIDE if target.clusters else WIDE[:1]:
+    for leaves, cluster in product((2, 4) if adds_residual else (4,), CLUSTERS if target.clusters else ()):
         partials = leaves // tree.chain
         warps = -(-tree.segments // (partials * cluster)) if partials else MOST_WARPS + 1
-        if warps <= MOST_WARPS and 4 * shelved * tree.leaf * warps * 32 + SHARED_STATIC <= target.shared_bytes:
-            held = _held(warps, partials, _covered(tree, warps, partials, cluster))
-            return {**held, "early": 0, "shelved": shelved, "cluster": cluster, "stays": cluster > 1}
+        weight_bytes = weight_itemsize * partials * tree.chain * tree.leaf * warps * 32
+        if warps <= MOST_WARPS and weight_bytes + SHARED_STATIC <= target.shared_bytes:
+            return _cluster(tree, warps, partials, cluster)
     return _streamed(tree, target, warps=16)
 
 
 def _held(warps: int, partials: int, exact: bool) -> dict[str, Any]:
     return {"row_in": "registers", "warps": warps, "lanes": 32, "rows": 1, "partials": partials, "exact": exact}
+
+
+def _cluster(tree: RowTree, warps: int, partials: int, cluster: int) -> dict[str, Any]:
+    exact = _covered(tree, warps, partials, cluster)
+    return {**_held(warps, partials, exact), "early": 0, "cluster": cluster, "draws": True}
 
 
 def _covered(tree: RowTree, warps: int, partials: int, cluster: int) -> bool:
@@ -192,14 +212,14 @@ def _replay_workers(tree: RowTree) -> dict[str, Any]:
 
 
 def norm_grid(spec: NormSpec, rows: int) -> tuple[int, int, int]:
-    """Blocks of the launch, those of a cluster counted apart, before clusters that stay are limited to what the GPU holds."""
+    """Blocks of the launch, those of a cluster counted apart, before clusters that draw are limited to what the GPU holds."""
     return (-(-rows // spec.rows) * spec.cluster, 1, 1)
 
 
 def dynamic_shared_bytes(spec: NormSpec, width: int) -> int:
-    """What a row kept in shared memory takes, in whole rounds of leaves, or what a shelf does."""
-    if spec.shelved:
-        return 4 * spec.shelved * spec.leaf * spec.threads
+    """What a row kept in shared memory takes, in whole rounds of leaves, or the weight, where a block has row after row."""
+    if spec.draws:
+        return ITEMSIZE[spec.weight] * spec.partials * spec.chain * spec.leaf * spec.threads
     if spec.row_in != "shared":
         return 0
     round_ = spec.partials * spec.chain * spec.warps * 32 * spec.leaf

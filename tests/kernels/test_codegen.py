@@ -106,23 +106,22 @@ def test_an_odd_width_takes_scalar_accesses(width):
     check(norm(width, 128, "bf16", TARGETS[9, 0]), (9, 0), wide=False)
 
 
-@pytest.mark.parametrize(
-    ("width", "row_in", "shelved"),
-    [(32768, "registers", 0), (33000, "registers", 4), (10001, "shared", 0), (131072, "memory", 0)],
-)
-def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice(width, row_in, shelved):
+@pytest.mark.parametrize(("width", "row_in"), [(32768, "registers"), (33000, "shared"), (10001, "shared"), (131072, "memory")])
+def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice(width, row_in):
     spec = norm(width, 16, "bf16", TARGETS[8, 0])
-    assert (spec.row_in, spec.shelved) == (row_in, shelved)
+    assert (spec.row_in, spec.cluster) == (row_in, 1)
     check(spec, (8, 0), wide=width % 8 == 0)
 
 
-@pytest.mark.parametrize("width", [65536, 131072, 262144])
-def test_a_shelf_is_written_and_read_16_bytes_at_a_time(width):
+@pytest.mark.parametrize(("width", "leaves"), [(65536, 2), (131072, 2), (262144, 4)])
+def test_rows_that_are_drawn_keep_the_weight_in_shared_memory_16_bytes_at_a_time(width, leaves):
     spec = norm(width, 2048, "bf16", TARGETS[9, 0])
-    assert spec.shelved
+    assert spec.draws
+    assert spec.partials * spec.chain == leaves
     ptx, _, _ = built(spec, (9, 0))
     for access in ("ld", "st"):
-        assert len(re.findall(rf"{access}\.shared\.v4\.[bfu]32", ptx)) == spec.shelved * spec.leaf // 4
+        assert len(re.findall(rf"{access}\.shared\.v4\.[bu]32", ptx)) == leaves
+    assert len(re.findall(r"atom\.global\.add\.u32", ptx)) == 1
 
 
 def test_an_access_is_as_wide_as_every_address_allows():

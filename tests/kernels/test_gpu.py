@@ -10,6 +10,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import numba_kernels
+from numba_kernels import launch
 from reference.arithmetic import evaluate, evaluate_f64
 from reference.contracts import contract
 
@@ -138,7 +139,7 @@ def test_the_same_call_gives_the_same_bits_again(width):
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])  # 16 bits hide almost every other order of a sum
-@pytest.mark.parametrize("width", [4097, 10001, 65536, 100000, 131072, 262144])
+@pytest.mark.parametrize("width", [4097, 10001, 20480, 32768, 65536, 100000, 131072, 262144])
 def test_a_wide_row_keeps_its_bits_in_any_batch(width, dtype):
     """With 150 rows each cluster of blocks takes several, one after another."""
     x, residual, weight = cuda_inputs("fused_add_rmsnorm", 150, width, dtype, seed=width)
@@ -147,6 +148,54 @@ def test_a_wide_row_keeps_its_bits_in_any_batch(width, dtype):
         part = outputs("fused_add_rmsnorm", [x[start : start + rows], residual[start : start + rows], weight])
         for got, want in zip(part, whole, strict=True):
             assert torch.equal(got, want[start : start + rows])
+
+
+@pytest.mark.parametrize(("rows", "width"), [(2100, 32768), (2900, 24576), (1500, 65536)])
+def test_many_rows_drawn_by_clusters_have_the_bits_of_few(rows, width):
+    """From 128 MiB of x on clusters share rows that one block could hold, and begin one after another."""
+    x, residual, weight = cuda_inputs("fused_add_rmsnorm", rows, width, "bf16")
+    whole = outputs("fused_add_rmsnorm", [x, residual, weight])
+    for start in range(0, rows, 200):
+        part = outputs("fused_add_rmsnorm", [x[start : start + 200], residual[start : start + 200], weight])
+        for got, want in zip(part, whole, strict=True):
+            assert torch.equal(got, want[start : start + 200])
+
+
+def test_launches_on_several_streams_at_once_draw_their_own_rows():
+    """And so do captured graphs that are replayed while launches of the same kernel are at work."""
+    x, residual, weight = cuda_inputs("fused_add_rmsnorm", 100, 65536, "bf16")
+    want = outputs("fused_add_rmsnorm", [x, residual, weight])
+    copies = [(x.clone(), residual.clone()) for _ in range(6)]
+    captured, graphs = torch.cuda.Stream(), []
+    for a, b in copies[:2]:
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1], stream=captured):
+            numba_kernels.fused_add_rmsnorm(a, b, weight)
+    streams = [torch.cuda.Stream() for _ in copies]
+    for _ in range(20):
+        for a, b in copies:
+            a.copy_(x)
+            b.copy_(residual)
+        torch.cuda.synchronize()
+        for stream, (a, b), graph in zip(streams, copies, [*graphs, *[None] * 4], strict=True):
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(400_000)  # until the others are queued too
+                if graph:
+                    graph.replay()
+                else:
+                    numba_kernels.fused_add_rmsnorm(a, b, weight)
+        torch.cuda.synchronize()
+        for a, b in copies:
+            assert torch.equal(a, want[0])
+            assert torch.equal(b, want[1])
+
+
+def test_without_a_counter_left_rows_are_not_drawn_and_keep_their_bits(monkeypatch):
+    tensors = cuda_inputs("fused_add_rmsnorm", 100, 65536, "fp32")
+    want = outputs("fused_add_rmsnorm", tensors)
+    monkeypatch.setattr(launch, "counter_for", lambda stream: None)
+    for got, first in zip(outputs("fused_add_rmsnorm", tensors), want, strict=True):
+        assert torch.equal(got, first)
 
 
 @pytest.mark.parametrize("width", [3, 111, 128, 1024, 4096, 16384, 65536])

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import cuda, float32, int32, int64, types
 from numba.extending import intrinsic
 
-from numba_kernels.intrinsics import make_load_floats, make_store_floats
+from numba_kernels.intrinsics import make_load_part, make_store_part
 from numba_kernels.replay import (
     CompileError,
     DataRace,
@@ -25,7 +25,7 @@ from numba_kernels.replay import (
 
 ALL = 0xFFFFFFFF
 
-store_floats, load_floats = make_store_floats(4), make_load_floats(4)
+store_part, load_part = make_store_part(4), make_load_part(4)
 
 
 def found(kernel, kind, block, *args, grid=1, check="fast", **options):
@@ -427,16 +427,16 @@ def test_vectors_in_shared_memory_are_followed():
     def kernel(y, apart):
         t, vectors = cuda.threadIdx.x, cuda.shared.array(0, float32)
         v = float32(t)
-        store_floats(vectors, int64(t * apart), (v, v, v, v))  # here
+        store_part(vectors, int64(t * apart), (v, v, v, v))  # here
         cuda.syncthreads()
-        y[t] = load_floats(vectors, int64(t * apart))[3]
+        y[t] = load_part(vectors, int64(t * apart))[3]
 
     def unwritten(y):
         vectors = cuda.shared.array(16, float32)
         if cuda.threadIdx.x == 0:
             one = float32(1.0)
-            store_floats(vectors, int64(4), (one, one, one, one))
-            y[0] = load_floats(vectors, int64(5))[0]  # here
+            store_part(vectors, int64(4), (one, one, one, one))
+            y[0] = load_part(vectors, int64(5))[0]  # here
 
     y = np.zeros(32, np.float32)
     ReplayKernel(kernel, check="full").launch(1, 32, (y, 4), dynamic_shared_bytes=512)
