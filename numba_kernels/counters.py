@@ -2,7 +2,9 @@
 
 Launches on one stream run one after another, so each stream has a counter. A captured launch runs whenever its graph is replayed,
 beside whatever else is at work, so each has a counter of its own. None is given back, for a graph can be replayed as long as it
-lives. (Two instances of a graph side by side would write the same memory, counters or not.)
+lives; when none is left, rows are not drawn. What must not run side by side is one captured launch: in two instances of its
+graph, or in two copies of it as a child graph. In place that would be a race anyway; with an output of its own, one of the two
+could end before all rows are there.
 """
 
 from __future__ import annotations

@@ -186,12 +186,14 @@ class _DrawingVariant:
         self._make_record, self._make_other = make_record, make_other
         self._records: dict[int, np.ndarray] = {}
         self._other: _AnyVariant | None = None
+        self._making = threading.Lock()
 
     def record_on(self, stream: int) -> int:
         """The address of the record for a launch on this stream of the current device."""
         counter = counter_for(stream)
         if counter is None:
-            self._other = self._other or self._make_other()
+            with self._making:  # made once: the address outlives no other
+                self._other = self._other or self._make_other()
             return self._other.record
         record = self._records.get(counter)
         if record is None:

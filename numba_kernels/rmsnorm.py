@@ -197,19 +197,20 @@ def _make_share_sums(spec: NormSpec):
 
 
 def _make_send_sums(spec: NormSpec):
-    """``send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane, segments)``: to every block of the cluster.
+    """``send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane)``: to every block of the cluster.
 
-    As above, but ``warp`` counts through the cluster, and mailbox ``which`` of each block counts what arrives there.
+    As above, but ``warp`` counts through the cluster, and mailbox ``which`` of each block counts what arrives there. Warps that
+    lie past the row's end send their zeros too: a phase that ended without one of them might be over twice before it looked.
     """
-    warp_sums, SHARE, EXACT, CLUSTER = make_warp_sums(spec.partials), 32 // spec.partials, spec.exact, spec.cluster
+    warp_sums, SHARE, CLUSTER = make_warp_sums(spec.partials), 32 // spec.partials, spec.cluster
     SHIFT, ROW_WARPS = _log2(SHARE), spec.warps * spec.cluster
 
     @cuda.jit(device=True, inline="always")
-    def send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane, segments):
+    def send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane):
         total = warp_sums(partial, lane)
         s = int32((lane >> SHIFT) * ROW_WARPS + warp)
         rank = int32(lane & (SHARE - 1))  # lane r of each group of lanes that have this sum tells block r
-        if rank < CLUSTER and (EXACT or s < segments):
+        if rank < CLUSTER:
             nv.send_to_block(segment_sums, int64(sums + s), total, rank, mailboxes, int64(which))
 
     return send_sums
@@ -356,9 +357,9 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                     if turn == 0:
                         nv.cluster_wait()  # every block has started, so its shared memory may be written
                     if thread == 0:
-                        nv.expect_words(mailboxes, int64(which), segments)
+                        nv.expect_words(mailboxes, int64(which), int32(ALL))
                         nv.expect_words(mailboxes, int64(2 + which), int32(1))
-                    send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane, segments)
+                    send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane)
                     nv.wait_for_words(mailboxes, int64(which), int32((turn >> 1) & 1))
                 else:
                     share_sums(segment_sums, sums, partial, int32(0), warp, lane, segments)

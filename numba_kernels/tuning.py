@@ -1,8 +1,8 @@
 """Which kernel a call gets. The summation tree depends on the width alone; threads, blocks and where the row waits are free.
 
-The choices were measured on an H200: benchmarks/results/tuning-h200.json (made by benchmarks/tune.py) and, for what was tried on
-the way, tuning-sweeps-h200.json, of earlier forms of the kernels. The figures beside them are microseconds of bf16
-``fused_add_rmsnorm`` unless they say otherwise.
+The choices were measured on an H200: benchmarks/results/tuning-h200.json (made by benchmarks/tune.py) and, for clusters and what
+else was tried on the way, tuning-sweeps-h200.json, much of it with earlier forms. The figures beside them are microseconds of
+bf16 ``fused_add_rmsnorm`` unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Target:
 
 REPLAY = Target("replay", shared_bytes=227 * 1024, processors=1)
 
-# Held in registers, a thread's share of the row costs 8 registers a leaf: 4 leaves with 1024 threads fit the 64 there are.
+# Held in registers, a thread's share of the row costs 8 registers a leaf of 16 bytes: 4 with 1024 threads fit the 64 there are.
 MOST_LEAVES = 4
 MOST_WARPS = 32
 
@@ -46,15 +46,18 @@ CLUSTERS = (2, 4, 8)
 # 2048 x 131072 510 and 513; rmsnorm 8192 x 65536 625 and 512.
 # Clusters pay from so many bytes of x on where one block could hold the row: 16384 x 32768 1000 and 1010, x 24576 751 and 760.
 CLUSTERS_FROM = 128 << 20
+# From rows of more bytes on, few of them take as many blocks a row as there can be: 16 x 32768 2.90, by one block 4.54;
+# 16 x 65536 4.39 and, by 4 larger blocks, 4.79.
+SHARED_FROM = 32 << 10
+# The few clusters of the widest rows begin one after another within this time, for while all sum up at once, memory rests:
+# 512 x 262144 264, and 272 if they begin together. Rows of less aren't helped: 2048 x 131072 512 and 507, rmsnorm 293 and 265.
+STAGGER_NS = 3000
 
 # Rows of fewer bytes are not worth one prefetch instruction each: at 65536 x 128 it cost 41 µs in place of 17.5.
 LEAST_PREFETCH = 2048
 # How far ahead rows are called into L2: what memory delivers in its own latency, and not so much more that L2 loses it again.
 # With clusters and a residual 6 MB: 8192 x 65536 1027 with 3 and 1021 with 6, 512 x 262144 265 and 262.
 AHEAD_BYTES, CLUSTERS_AHEAD_BYTES = 3 << 20, 6 << 20
-# The few clusters of the widest rows begin one after another within this time, for while all sum up at once, memory rests:
-# 512 x 262144 264, and 272 if they begin together. Rows of less aren't helped: 2048 x 131072 512 and 507, rmsnorm 293 and 265.
-STAGGER_NS = 3000
 # From how many bytes of x on: rmsnorm 16384 x 4096 64.2 with and 64.7 without, but 4096 x 4096 17.6 and 17.3; with a residual
 # 4096 x 4096 33.0 and 34.5, 1024 x 4096 9.6 and 9.1.
 AHEAD_FROM = {False: 64 << 20, True: 16 << 20}
@@ -87,7 +90,7 @@ def norm_spec(
     tree = row_tree(width, ITEMSIZE[storage])
     size = rows * width * ITEMSIZE[storage]
     large = size >= AHEAD_FROM[adds_residual]
-    workers = _workers(tree, rows, target, adds_residual, size, ITEMSIZE[weight])
+    workers = _workers(tree, rows, target, adds_residual, ITEMSIZE[storage], ITEMSIZE[weight])
     cluster, held = workers.get("cluster", 1), workers["row_in"] == "registers"
     few = -(-rows // workers["rows"]) * cluster <= 2 * target.processors
     runs = target.bulk_prefetch and access == 16 and weight_access == 16 and held and width * ITEMSIZE[storage] >= LEAST_PREFETCH
@@ -120,20 +123,25 @@ def norm_spec(
     )
 
 
-def _workers(tree: RowTree, rows: int, target: Target, adds_residual: bool, size: int, weight_itemsize: int) -> dict[str, Any]:
-    """Who works on a row, and where it waits for its sum. ``size`` is that of x in bytes."""
+def _leaves(tree: RowTree, itemsize: int, whole: int) -> int:
+    """So many leaves of 16 bytes, or what is as much of narrower ones, 8 in all at most."""
+    return min(8, whole * 16 // (tree.leaf * itemsize))
+
+
+def _workers(
+    tree: RowTree, rows: int, target: Target, adds_residual: bool, itemsize: int, weight_itemsize: int
+) -> dict[str, Any]:
+    """Who works on a row, and where it waits for its sum."""
     if target == REPLAY:
         return _replay_workers(tree)
+    size = rows * tree.width * itemsize
     few, large = rows <= 2 * target.processors, size >= AHEAD_FROM[adds_residual]
-    # As many blocks a row as there can be: 16 x 32768 2.90, by one block 4.54; 16 x 65536 4.39 and, by 4 larger ones, 4.79.
-    partials = -(-tree.segments // (16 * CLUSTERS[-1]))
-    if (
-        target.clusters
-        and tree.segments > 64
-        and rows * CLUSTERS[-1] <= target.processors
-        and partials * tree.chain <= MOST_LEAVES
-    ):
-        return _cluster(tree, 16, partials, CLUSTERS[-1])
+    held = _leaves(tree, itemsize, MOST_LEAVES)
+    on_their_way = _leaves(tree, itemsize, 2) if adds_residual else held
+    most, partials = CLUSTERS[-1], -(-tree.segments // (16 * CLUSTERS[-1]))
+    spare = target.clusters and rows * most <= target.processors
+    if spare and size > SHARED_FROM * rows and partials * tree.chain <= held:
+        return _cluster(tree, -(-tree.segments // (partials * most)), partials, most)
     # One warp a row of 1024: rmsnorm 17.3 against 20.9 with two; but 16 rows 1.23 against 1.20, and fused_add_rmsnorm 33.2
     # against 32.9.
     if tree.segments <= (2 if tree.leaf > 1 and (adds_residual or few) else 4):
@@ -141,13 +149,14 @@ def _workers(tree: RowTree, rows: int, target: Target, adds_residual: bool, size
     # Many rows without looking ahead want 4 leaves a thread: rmsnorm 2048 x 8192 17.7 with 4 and 17.8 with 2, 1024 x 16384 18.0
     # and 18.3; fused_add_rmsnorm 1024 x 4096 9.1 with 4 and 9.5 with 1. With it, as few as a block can: 2048 x 8192 33.1 with 1
     # and 33.4 with 2, 1024 x 16384 34.0 with 2 and 34.3 with 4.
-    for partials in (1, 2, 4) if few or (adds_residual and large) else (4, 2, 1):
+    of_a_block = on_their_way if target.clusters and size >= CLUSTERS_FROM else held
+    for partials in (1, 2, 4, 8) if few or (adds_residual and large) else (4, 2, 1, 8):
         warps, leaves = -(-tree.segments // partials), partials * tree.chain
-        if warps <= MOST_WARPS and leaves <= (2 if adds_residual and target.clusters and size >= CLUSTERS_FROM else MOST_LEAVES):
+        if warps <= MOST_WARPS and leaves <= of_a_block:
             early = 0 if few else _early(warps, leaves)
             exact = _covered(tree, warps, partials, 1) and warps >= 2 and (adds_residual or early < 4)
             return {**_held(max(2, warps), partials, exact), "early": early}
-    for leaves, cluster in product((2, 4) if adds_residual else (4,), CLUSTERS if target.clusters else ()):
+    for leaves, cluster in product((on_their_way, held), CLUSTERS if target.clusters and tree.chain <= MOST_LEAVES else ()):
         partials = leaves // tree.chain
         warps = -(-tree.segments // (partials * cluster)) if partials else MOST_WARPS + 1
         weight_bytes = weight_itemsize * partials * tree.chain * tree.leaf * warps * 32

@@ -9,6 +9,7 @@ from numba_kernels import tuning
 from numba_kernels.arrays import ITEMSIZE
 from numba_kernels.compile import assemble, compile_to_ptx
 from numba_kernels.plans import GatedPlan, NormPlan
+from numba_kernels.reduction import row_tree
 
 TARGETS = {
     (8, 0): tuning.Target("sm_80", shared_bytes=163 * 1024, processors=108),
@@ -122,6 +123,23 @@ def test_rows_that_are_drawn_keep_the_weight_in_shared_memory_16_bytes_at_a_time
     for access in ("ld", "st"):
         assert len(re.findall(rf"{access}\.shared\.v4\.[bu]32", ptx)) == leaves
     assert len(re.findall(r"atom\.global\.add\.u32", ptx)) == 1
+
+
+@pytest.mark.parametrize("width", [4097, 8194, 16388])
+def test_a_block_holds_8_narrow_leaves_of_a_thread(width):
+    spec = norm(width, 100, "bf16", TARGETS[9, 0])
+    assert (spec.row_in, spec.cluster, spec.partials * spec.chain) == ("registers", 1, 8)
+    check(spec, (9, 0), wide=False)
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(65544, "bf16"), (100000, "bf16"), (32772, "fp32")])
+def test_every_warp_of_a_cluster_sends_its_sums(width, dtype):
+    """Also those past the row's end: without them a phase could end twice before such a warp looked."""
+    spec = norm(width, 200, dtype, TARGETS[9, 0])
+    everything = 4 * spec.partials * spec.warps * spec.cluster
+    assert everything > 4 * row_tree(width, ITEMSIZE[dtype]).segments
+    ptx, _, _ = built(spec, (9, 0))
+    assert re.search(rf"mov\.u32\s+(%r\d+), {everything};.*?mbarrier\.arrive\.expect_tx\S+ _, \[%r\d+\], \1;", ptx, re.DOTALL)
 
 
 def test_an_access_is_as_wide_as_every_address_allows():

@@ -63,6 +63,8 @@ WORKERS = [
     {"warps": 4, "partials": 4, "exact": True, "early": 0},
     {"warps": 8, "partials": 2, "early": 1},
     {"access": 4, "weight_access": 8},
+    {"warps": 2, "partials": 8, "early": 0, "exact": True},
+    {"warps": 3, "partials": 8, "early": 0},
     {"row_in": "shared", "warps": 3, "partials": 2},
     {"row_in": "memory", "warps": 5, "partials": 1},
 ]
