@@ -611,6 +611,30 @@ release_dependents = _statement("griddepcontrol.launch_dependents;")
 # only: the arrival fences every earlier access to memory, which a row's sum must not wait for (see send_to_block).
 cluster_arrive = _statement("barrier.cluster.arrive.aligned;")
 cluster_wait = _statement("barrier.cluster.wait.aligned;")
+cluster_wait.waits_for = "cluster"  # type: ignore[attr-defined]
+
+# On the CPU replay: bytes between the shared memories of a cluster's blocks, the first one's at a multiple of 8 times that; and a
+# mailbox is a word with the words still to come in its lower half, above them whether its thread has arrived and its phase.
+BLOCK_SPAN = 1 << 18
+
+
+def _in_block(builder, pointer, rank):
+    """The same place in the shared memory of the cluster's block ``rank``, on the CPU."""
+    address = builder.ptrtoint(pointer, I64)
+    cluster = builder.and_(address, I64(-8 * BLOCK_SPAN))
+    inside = builder.and_(address, I64(BLOCK_SPAN - 1))
+    place = builder.or_(builder.or_(cluster, inside), builder.mul(builder.zext(rank, I64), I64(BLOCK_SPAN)))
+    return builder.inttoptr(place, pointer.type)
+
+
+def _change_mailbox(builder, pointer, *, arrives: bool, words) -> None:
+    """A mailbox's phase ends, on the CPU, when its thread has arrived and no words are still to come."""
+    word = builder.load(pointer)
+    to_come = builder.add(builder.trunc(word, I32), words)
+    above = builder.or_(builder.lshr(word, I64(32)), I64(int(arrives)))
+    ends = builder.and_(builder.icmp_signed("==", to_come, I32(0)), builder.trunc(above, ir.IntType(1)))
+    above = builder.add(above, builder.zext(ends, I64))
+    builder.store(builder.or_(builder.shl(above, I64(32)), builder.zext(to_come, I64)), pointer)
 
 
 def _shared_address(context, builder, array_type, array, index):
@@ -628,6 +652,8 @@ def make_mailbox(typingctx, mailboxes, which):
             at = _shared_address(context, builder, sig.args[0], args[0], args[1])
             text = "mbarrier.init.shared::cta.b64 [$0], 1; fence.mbarrier_init.release.cluster;"
             _asm(builder, text, ir.VoidType(), "r,~{memory}", [at], side_effect=True)
+        else:
+            builder.store(I64(0), _element(context, builder, sig.args[0], args[0], args[1]))
         return context.get_dummy_value()
 
     return types.void(mailboxes, types.int64), codegen
@@ -642,6 +668,9 @@ def expect_words(typingctx, mailboxes, which, count):
             at = _shared_address(context, builder, sig.args[0], args[0], args[1])
             text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
             _asm(builder, text, ir.VoidType(), "r,r,~{memory}", [at, builder.mul(args[2], I32(4))], side_effect=True)
+        else:
+            at = _element(context, builder, sig.args[0], args[0], args[1])
+            _change_mailbox(builder, at, arrives=True, words=args[2])
         return context.get_dummy_value()
 
     return types.void(mailboxes, types.int64, types.int32), codegen
@@ -663,7 +692,7 @@ def wait_for_words(typingctx, mailboxes, which, parity):
 
 @intrinsic
 def send_to_block(typingctx, shared, index, value, rank, mailboxes, which):
-    """``shared[index] = value``, of 32 bits, in the cluster's block ``rank``, counted by its mailbox ``which``; on the CPU, here.
+    """``shared[index] = value``, of 32 bits, in the cluster's block ``rank``, counted by its mailbox ``which``.
 
     No fence goes with it: stores to memory that are still under way are not waited for.
     """
@@ -676,10 +705,28 @@ def send_to_block(typingctx, shared, index, value, rank, mailboxes, which):
             value = builder.bitcast(args[2], I32)
             _asm(builder, text, ir.VoidType(), "r,r,r,~{memory}", [there[0], value, there[1]], side_effect=True)
         else:
-            builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1]))
+            here = [_element(context, builder, sig.args[k], args[k], args[k + 1]) for k in (0, 4)]
+            element, mailbox = (_in_block(builder, at, args[3]) for at in here)
+            builder.store(args[2], element)
+            _change_mailbox(builder, mailbox, arrives=False, words=I32(-1))
         return context.get_dummy_value()
 
     return types.void(shared, types.int64, shared.dtype, types.int32, mailboxes, types.int64), codegen
+
+
+@intrinsic
+def words_are_there(typingctx, mailboxes, which, parity):
+    """Whether a mailbox's phase of this parity has ended, on the CPU."""
+
+    def codegen(context, builder, sig, args):
+        word = builder.load(_element(context, builder, sig.args[0], args[0], args[1]))
+        phase = builder.and_(builder.lshr(word, I64(33)), I64(1))
+        return builder.icmp_signed("!=", phase, builder.zext(args[2], I64))
+
+    return types.boolean(mailboxes, types.int64, types.int32), codegen
+
+
+wait_for_words.waits_for = words_are_there  # type: ignore[attr-defined]
 
 
 # --- rows in the order in which blocks become free ------------------------------------------------------------------------

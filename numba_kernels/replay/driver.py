@@ -13,7 +13,7 @@ from typing import Any
 
 import numba
 
-from .machine import Env, copy_bytes, fill_bytes, njit, peek, poke, resume_thread
+from .machine import BLOCK_SPAN, Env, copy_bytes, fill_bytes, njit, peek, poke, resume_thread
 from .sites import Fault, Kind
 
 WARP = 32
@@ -30,7 +30,9 @@ LAST_BARRIER = int(Kind.BARRIER_OR)
 BARRIER_COUNT, BARRIER_AND, BARRIER_OR = int(Kind.BARRIER_COUNT), int(Kind.BARRIER_AND), int(Kind.BARRIER_OR)
 SYNCWARP, SHUFFLE, ALL, ANY, BALLOT = (int(k) for k in (Kind.SYNCWARP, Kind.SHUFFLE, Kind.ALL, Kind.ANY, Kind.BALLOT))
 F_BARRIER, F_COLLECTIVE, F_OTHER_MASK = int(Fault.BARRIER), int(Fault.COLLECTIVE), int(Fault.OTHER_MASK)
-F_NOT_IN_MASK, F_SOURCE = int(Fault.NOT_IN_MASK), int(Fault.SOURCE)
+F_NOT_IN_MASK, F_SOURCE, F_NEVER = int(Fault.NOT_IN_MASK), int(Fault.SOURCE), int(Fault.NEVER)
+POLL, AT_CLUSTER = int(Kind.POLL), int(Kind.CLUSTER)
+CLUSTER, CLUSTER_X, CLUSTER_ARENA, PASSED = int(Env.CLUSTER), int(Env.CLUSTER_X), int(Env.CLUSTER_ARENA), int(Env.PASSED)
 
 # States of a thread in the word ENDED: it runs, it left by a return statement, it ran off the kernel's end.
 RUNS, RETURNED, FINISHED = 0, 1, 2
@@ -95,7 +97,7 @@ def _complete_collectives(env, kinds, waits, first, count):
     done = I64(0)
     for lane in range(count):
         site = peek(waits, first + lane)
-        if (done >> lane) & 1 or site == 0 or peek(kinds, site) <= LAST_BARRIER:
+        if (done >> lane) & 1 or site == 0 or peek(kinds, site) <= LAST_BARRIER or peek(kinds, site) >= POLL:
             continue
         mask = peek(masks, first + lane)
         if not (mask >> lane) & 1:
@@ -144,6 +146,26 @@ def _join_clocks(env, first, present):
 
 
 @njit
+def _release_barrier(env, kind, waits, start, stop):
+    """Answer the block's threads, numbers ``start`` to ``stop - 1``, and let them go on."""
+    count = I64(0)
+    present = I64(0)
+    for t in range(start, stop):
+        if peek(peek(env, ENDED), t) == RUNS:
+            present += 1
+            count += peek(peek(env, VALUES), t) != 0
+    if kind == BARRIER_AND:
+        count = I64(count == present)
+    elif kind == BARRIER_OR:
+        count = I64(count != 0)
+    for t in range(start, stop):
+        poke(peek(env, ANSWERS), t, count)
+        poke(waits, t, 0)
+    poke(env, EPOCH, peek(env, EPOCH) + 1)
+    return 0
+
+
+@njit
 def _complete_barrier(env, kinds, waits, threads):
     """Every thread waits or has ended. Release the barrier: 0, or 1 when every thread has ended; otherwise minus a fault."""
     ended, masks = peek(env, ENDED), peek(env, MASKS)
@@ -152,7 +174,7 @@ def _complete_barrier(env, kinds, waits, threads):
         site = peek(waits, t)
         if site == 0:
             continue
-        if peek(kinds, site) > LAST_BARRIER:  # a collective that can't complete: say which lane it lacks
+        if LAST_BARRIER < peek(kinds, site) < POLL:  # a collective that can't complete: say which lane it lacks
             mask, first = peek(masks, t), t // WARP * WARP
             for other in range(first, min(first + WARP, threads)):
                 if not (mask >> (other - first)) & 1 or peek(ended, other) == RETURNED:
@@ -166,30 +188,71 @@ def _complete_barrier(env, kinds, waits, threads):
     if waiting < 0:
         return 1
     site = peek(waits, waiting)
-    count = I64(0)
-    present = I64(0)
     for t in range(threads):
         if peek(waits, t) != site and peek(ended, t) != RETURNED:
             return -_fault(env, F_BARRIER, waiting, site, t, peek(waits, t))
-        if peek(ended, t) == RUNS:
-            present += 1
-            count += peek(peek(env, VALUES), t) != 0
-    kind = peek(kinds, site)
-    if kind == BARRIER_AND:
-        count = I64(count == present)
-    elif kind == BARRIER_OR:
-        count = I64(count != 0)
+    return _release_barrier(env, peek(kinds, site), waits, I64(0), threads)
+
+
+@njit
+def _complete_cluster(env, kinds, waits, threads):
+    """The same for a cluster's blocks, each of which has barriers of its own; 2 when threads wait for a condition, and no more
+    can be released."""
+    ended, of_block = peek(env, ENDED), peek(env, DIM_X)
+    running, together, polling = I64(0), I64(0), I64(0)
     for t in range(threads):
-        poke(peek(env, ANSWERS), t, count)
-        poke(waits, t, 0)
-    poke(env, EPOCH, peek(env, EPOCH) + 1)
+        if peek(ended, t) == RUNS:
+            kind = peek(kinds, peek(waits, t))
+            running += 1
+            together += kind == AT_CLUSTER
+            polling += kind == POLL
+    if running == 0:
+        return I64(1)
+    released = False
+    for start in range(0, threads, of_block):
+        site = peek(waits, start)
+        complete = site != 0 and peek(kinds, site) <= LAST_BARRIER
+        for t in range(start, start + of_block):
+            complete = complete and (peek(waits, t) == site or peek(ended, t) == RETURNED)
+        if complete or together == running:
+            released = True
+            _release_barrier(env, peek(kinds, site), waits, start, start + of_block)
+    if released:
+        return I64(0)
+    return I64(2) if polling > 0 else _complete_barrier(env, kinds, waits, threads)  # the latter says what is wrong
+
+
+@njit
+def _look_again(env, kinds, waits, threads, lazy, patience, random):
+    """Release threads that wait for a condition: all, or if ``lazy`` is a warp's number every other warp by chance, and that one
+    in one of ``patience`` cases, in none if that is 0."""
+    for first in range(0, threads, WARP):
+        slow = first == lazy * WARP
+        if lazy >= 0 and ((slow and patience == 0) or _next_random(random, patience if slow else 2) != 0):
+            continue
+        for t in range(first, min(first + WARP, threads)):
+            if peek(waits, t) != 0 and peek(kinds, peek(waits, t)) == POLL:
+                poke(waits, t, 0)
     return 0
+
+
+@njit
+def _never(env, kinds, waits, threads):
+    """The fault of the first thread whose condition can't come true any more."""
+    for t in range(threads):
+        if peek(waits, t) != 0 and peek(kinds, peek(waits, t)) == POLL:
+            return _fault(env, F_NEVER, t, peek(waits, t), 0, 0)
+    return I64(0)
 
 
 @njit
 def _run_warp(env, resume, states, size, waits, first, count, random):
     """Run each lane that does not wait to its next site or its end."""
     ended = peek(env, ENDED)
+    if peek(env, CLUSTER) > 1:
+        block = first // peek(env, DIM_X)
+        poke(env, BLOCK_X, peek(env, CLUSTER_X) + block)
+        poke(env, ARENA, peek(env, CLUSTER_ARENA) + block * BLOCK_SPAN)
     turn = _next_random(random, count) if peek(random, 0) != 0 else I64(0)
     backwards = peek(random, 0) != 0 and _next_random(random, 2) == 1
     for k in range(count):
@@ -206,10 +269,15 @@ def _run_warp(env, resume, states, size, waits, first, count, random):
 
 @njit
 def _run_block(env, resume, states, size, kinds, waits, random):
-    """Run one block to its end: 0 or a fault. ``waits``: each thread's site, 0 while it can run."""
-    threads = peek(env, DIM_X) * peek(env, DIM_Y) * peek(env, DIM_Z)
+    """Run one block, or a cluster's, to the end: 0 or a fault. ``waits``: each thread's site, 0 while it can run."""
+    cluster = peek(env, CLUSTER)
+    threads = peek(env, DIM_X) * peek(env, DIM_Y) * peek(env, DIM_Z) * cluster
     warps = (threads + WARP - 1) // WARP
     blocked = waits + threads * 8  # a word a warp: 1 when no lane of it can go on by itself
+    lazy, patience = I64(-1), I64(0)
+    if cluster > 1 and peek(random, 0) != 0:
+        lazy, patience = _next_random(random, warps), _next_random(random, 2) * 16
+    some, everyone = I64(-1), I64(-1)  # conditions that had come true when some threads, and when all, looked at theirs last
     while True:
         for w in range(warps):
             poke(blocked, w, 0)
@@ -229,11 +297,21 @@ def _run_block(env, resume, states, size, kinds, waits, random):
             if released == 0:
                 poke(blocked, at, 1)
                 left -= 1
-        outcome = _complete_barrier(env, kinds, waits, threads)
+        outcome = _complete_cluster(env, kinds, waits, threads) if cluster > 1 else _complete_barrier(env, kinds, waits, threads)
         if outcome < 0:
             return -outcome
         if outcome == 1:
             return I64(0)
+        passed = peek(env, PASSED)
+        if outcome == 0:
+            some, everyone = I64(-1), I64(-1)
+        elif passed == everyone:
+            return _never(env, kinds, waits, threads)
+        else:
+            all_look = lazy < 0 or passed == some
+            everyone = passed if all_look else I64(-1)
+            some = passed
+            _look_again(env, kinds, waits, threads, I64(-1) if all_look else lazy, patience, random)
 
 
 @njit(cache=True, nogil=True)
@@ -246,16 +324,19 @@ def _run_grid(env, resume, image, first_argument, states, size, kinds, waits, ra
     """
     if peek(env, LAYOUT_WORD) != LAYOUT:
         return I64(STALE)
-    threads = peek(env, DIM_X) * peek(env, DIM_Y) * peek(env, DIM_Z)
+    cluster = peek(env, CLUSTER)
+    threads = peek(env, DIM_X) * peek(env, DIM_Y) * peek(env, DIM_Z) * cluster
     for z in range(peek(env, GRID_Z)):
         for y in range(peek(env, GRID_Y)):
-            for x in range(peek(env, GRID_X)):
+            for x in range(0, peek(env, GRID_X), cluster):
                 poke(env, BLOCK_X, x)
+                poke(env, CLUSTER_X, x)
                 poke(env, BLOCK_Y, y)
                 poke(env, BLOCK_Z, z)
                 poke(env, EPOCH, peek(env, EPOCH) + 1)
                 poke(env, BLOCK_EPOCH, peek(env, EPOCH))
-                fill_bytes(peek(env, ARENA), peek(env, ARENA_BYTES))
+                for block in range(cluster):
+                    fill_bytes(peek(env, CLUSTER_ARENA) + block * BLOCK_SPAN, peek(env, ARENA_BYTES))
                 fill_bytes(peek(env, LOCALS), peek(env, LOCAL_BYTES) * threads)
                 for t in range(threads):
                     copy_bytes(states + t * size, image, size)

@@ -51,6 +51,10 @@ class DivergentCollective(ReplayError):
     """Lanes named in the mask of a shuffle, vote or ``syncwarp`` are not at that same site with that same mask."""
 
 
+class NeverTrue(ReplayError):
+    """Threads wait for something, and no thread is left that could bring it about."""
+
+
 class MaskError(ReplayError):
     """A lane executes a warp collective without being in its mask, or reads a lane that takes no part in it."""
 

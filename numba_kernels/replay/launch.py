@@ -17,6 +17,7 @@ from .errors import (
     DivergentCollective,
     KernelException,
     MaskError,
+    NeverTrue,
     OutOfBounds,
     ReplayError,
     UninitializedRead,
@@ -164,8 +165,13 @@ class ReplayKernel:
         *,
         dynamic_shared_bytes: int = 0,
         schedule_seed: int | None = None,
+        cluster: int = 1,
     ) -> None:
         """Run ``grid`` blocks of ``block`` threads; arrays among ``args`` are written in place.
+
+        ``cluster``: how many blocks run together, 1, 2, 4 or 8 along the grid's first axis; blocks of whole warps along one axis,
+        and the fast check. The shared memory of block ``r`` lies ``r * machine.BLOCK_SPAN`` bytes from the first one's, and an
+        intrinsic that waits says so (rewrite.py). With ``schedule_seed``, one warp then goes on more seldom than the others.
 
         ``schedule_seed``: the order of warps and lanes between waits is drawn from it; None runs them in order. Raises a
         :class:`ReplayError` that names kernel, line, block and thread (no line from the fast form beyond 512 MiB of arrays); the
@@ -181,7 +187,11 @@ class ReplayKernel:
             raise TypeError(f"{program.name} takes {made.parameters} arguments, {len(args)} given")
         if 0 in grid3:
             raise ValueError(f"{program.name}: an empty grid {grid3}")
-        settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed)
+        if cluster not in (1, 2, 4, 8) or grid3[0] % cluster:
+            raise ValueError(f"cluster is 1, 2, 4 or 8 blocks, and divides the grid's {grid3[0]}; not {cluster}")
+        if cluster > 1 and (threads % 32 or threads != block3[0] or self.check == "full"):
+            raise ValueError(f"{program.name}: a cluster's blocks are whole warps along one axis, in the fast check")
+        settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed, cluster)
         arrays = [a for a in args if isinstance(a, np.ndarray) and a.flags.writeable]
         repeatable = self.check == "fast" and sum(a.nbytes for a in arrays) <= MOST_REPEATED
         before = [a.copy() for a in arrays] if repeatable else []
@@ -208,8 +218,11 @@ class _Launch:
         threads: int,
         dynamic_bytes: int,
         seed: int | None,
+        cluster: int,
     ) -> None:
-        self.made, self.program, self.threads = made, made.program, threads
+        self.made, self.program, self.of_block = made, made.program, threads
+        threads *= cluster
+        self.threads = threads
         self.env = np.zeros(Env.SIZE, np.int64)
         self.memory: list[Any] = []
         env, program = self.env, self.program
@@ -218,7 +231,14 @@ class _Launch:
         env[[Env.DIM_X, Env.DIM_Y, Env.DIM_Z]] = block
         env[Env.DYNAMIC] = -(-program.static_bytes // 16) * 16
         env[Env.ARENA_BYTES] = env[Env.DYNAMIC] + dynamic_bytes
-        env[Env.ARENA] = self.room(int(env[Env.ARENA_BYTES]))
+        env[Env.CLUSTER] = cluster
+        if cluster == 1:
+            env[Env.ARENA] = self.room(int(env[Env.ARENA_BYTES]))
+        else:
+            if env[Env.ARENA_BYTES] > machine.BLOCK_SPAN:
+                raise ValueError(f"shared memory: {env[Env.ARENA_BYTES]} bytes a block; a cluster's have {machine.BLOCK_SPAN}")
+            env[Env.ARENA] = self.room(machine.BLOCK_SPAN * cluster, machine.BLOCK_SPAN * machine.MOST_BLOCKS)
+        env[Env.CLUSTER_ARENA] = env[Env.ARENA]
         env[Env.LOCAL_BYTES] = -(-program.local_bytes // 16) * 16
         env[Env.LOCALS] = self.room(int(env[Env.LOCAL_BYTES]) * threads)
         for word in (Env.MASKS, Env.VALUES, Env.SOURCES, Env.ANSWERS, Env.ENDED):
@@ -232,11 +252,11 @@ class _Launch:
         self.memory.append(order)
         env[Env.ORDER] = order.ctypes.data
 
-    def room(self, size: int) -> int:
-        """The address of ``size`` zero bytes, 64-byte aligned, that live as long as the launch."""
-        array = np.zeros(size + 64, np.uint8)
+    def room(self, size: int, alignment: int = 64) -> int:
+        """The address of ``size`` zero bytes, aligned, that live as long as the launch."""
+        array = np.zeros(size + alignment, np.uint8)
         self.memory.append(array)
-        return -(-array.ctypes.data // 64) * 64
+        return -(-array.ctypes.data // alignment) * alignment
 
     def _follow(self, arrays: list[np.ndarray]) -> None:
         """Room for the full check's cells and clocks."""
@@ -306,7 +326,7 @@ class _Launch:
             file=where.file,
             line=where.line,
             block=(int(env[Env.BLOCK_X]), int(env[Env.BLOCK_Y]), int(env[Env.BLOCK_Z])),
-            thread=int(env[Env.THREAD]) if thread is None else thread,
+            thread=(int(env[Env.THREAD]) if thread is None else thread) % self.of_block,
         )
 
     def _whereabouts(self, thread: int, site: int) -> str:
@@ -347,4 +367,7 @@ class _Launch:
         if fault == Fault.SOURCE:
             reason = f"{site.call} reads lane {c}, which takes no part in it"
             return self.error(MaskError, reason, thread=a, location=here)
+        if fault == Fault.NEVER:
+            self.env[Env.BLOCK_X] = self.env[Env.CLUSTER_X] + a // self.of_block
+            return self.error(NeverTrue, f"waits at {site.call}, and no thread is left to end that", thread=a, location=here)
         raise AssertionError(f"unknown fault {fault}")

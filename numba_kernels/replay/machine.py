@@ -59,8 +59,15 @@ class Env(enum.IntEnum):
     REGION_COUNT = 32
     DYNAMIC = 33  # where dynamic shared memory starts in the arena
     LAYOUT = 34  # digest of the files that compiled drivers depend on
+    CLUSTER = 35  # blocks that run together; the first one's number and the address of its shared memory
+    CLUSTER_X = 36
+    CLUSTER_ARENA = 37
+    PASSED = 38  # conditions that have come true
     SIZE = 40
 
+
+BLOCK_SPAN = 1 << 18  # bytes between the shared memories of a cluster's blocks
+MOST_BLOCKS = 8  # of a cluster; the first one's shared memory lies at a multiple of BLOCK_SPAN * MOST_BLOCKS
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
@@ -99,6 +106,18 @@ def mark(typingctx, env, location):
         return ir.Constant(ir.IntType(1), 1)
 
     return types.boolean(types.int64, types.int64), codegen
+
+
+@intrinsic
+def passed(typingctx, env):
+    """Count a condition that has come true."""
+
+    def codegen(context, builder, sig, args):
+        word = _word(builder, args[0], I64(int(Env.PASSED)))
+        builder.store(builder.add(builder.load(word), I64(1)), word)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
 
 
 @intrinsic

@@ -88,6 +88,7 @@ MACHINE = [
     "answer_flag",
     "answer_count",
     "finish",
+    "passed",
     "shared_array",
     "local_array",
     "dynamic_array",
@@ -297,7 +298,7 @@ def contains_collective(program: Program, scope: Scope, tree: ast.AST, stack: tu
         target = scope.value(node.func)
         if target is UNKNOWN or not _hashable(target):
             continue
-        if target in COLLECTIVES:
+        if target in COLLECTIVES or _waits(target):
             return True
         if is_device_function(target):
             function = python_function(target)
@@ -307,6 +308,12 @@ def contains_collective(program: Program, scope: Scope, tree: ast.AST, stack: tu
             if contains_collective(program, inner, inner.tree, (*stack, function)):
                 return True
     return False
+
+
+def _waits(target: Any) -> Any:
+    """What an intrinsic waits for, as its attribute ``waits_for`` says: until another intrinsic, called with the same arguments,
+    is true; or "cluster", for all threads of the cluster."""
+    return getattr(target, "waits_for", None) if isinstance(target, _Intrinsic) else None
 
 
 def _hashable(value: Any) -> bool:
@@ -678,6 +685,8 @@ class Rewriter:
         if target is not UNKNOWN and _hashable(target):
             if target in COLLECTIVES:
                 return self.collective(node, target)
+            if _waits(target):
+                return self.wait(node, _waits(target))
             if target in FENCES:
                 return ast.Constant(None)
             if target is cuda.shared.array or target is cuda.local.array:
@@ -804,6 +813,27 @@ class Rewriter:
         else:
             self.raw(f"{result} = __answer_count(__env, __t)")
         return _load(result)
+
+    def wait(self, node: ast.Call, what: Any) -> ast.expr:
+        """A yield that ends when all threads of the cluster are there, or yields for as long as a condition is not true."""
+        name = ast.unparse(node.func)
+        if not self.kernel_has_yields:
+            raise self.error(f"{name} in a function that was not inlined", node)
+        program = self.program
+        kind = Kind.CLUSTER if what == "cluster" else Kind.POLL
+        kept = []
+        for value in self.sequence(node.args):
+            self.assign(argument := self.temporary(), value)
+            kept.append(argument)
+        program.sites.append(Site(kind, name, Location(self.scope.name, self.scope.file, node.lineno)))
+        waiting = f"yield {len(program.sites)}"
+        if kind is Kind.CLUSTER:
+            self.raw(waiting)
+        else:
+            self.raw(f"while not {program.name_of(what, 'condition')}({', '.join(kept)}):\n    {waiting}")
+            self.raw("__passed(__env)")
+        self.marked = 0
+        return ast.Constant(None)
 
     def call(self, function: str, *arguments: ast.expr) -> None:
         """Emit a call of one of the machine's operations on this thread."""

@@ -9,7 +9,8 @@ from .locations import Location
 
 
 class Kind(enum.IntEnum):
-    """What a site does. Kinds up to ``BARRIER_OR`` wait for the block, the others for the lanes named in a mask."""
+    """What a site does: wait for the block (up to ``BARRIER_OR``), for the lanes named in a mask, for a condition, or for all
+    threads of the cluster."""
 
     END = 0
     BARRIER = 1
@@ -21,6 +22,8 @@ class Kind(enum.IntEnum):
     ALL = 7
     ANY = 8
     BALLOT = 9
+    POLL = 10
+    CLUSTER = 11
 
 
 class Site(NamedTuple):
@@ -43,3 +46,4 @@ class Fault(enum.IntEnum):
     UNINITIALIZED = 6  # A byte offset in shared memory
     RACE = 7  # A thread that touched the element before, B its location, C 2 * it wrote + this one writes, D its block
     INDEX = 8  # A index, B extent, C axis
+    NEVER = 9  # A thread whose condition can't come true any more, B its site

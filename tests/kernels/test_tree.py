@@ -14,15 +14,16 @@ from numba_kernels.replay import ReplayKernel
 
 from .rows import bits, random
 
-H200 = tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132)
+H200 = tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132, clusters=True)
 
 
-def spec_for(width, rows, dtype="bf16", target=H200):
-    leaf = row_tree(width, ITEMSIZE[dtype]).leaf
-    access = tuning.access_bytes(leaf, ITEMSIZE[dtype], width * ITEMSIZE[dtype])
-    return tuning.norm_spec(
-        width, rows, target, adds_residual=True, storage=dtype, weight=dtype, access=access, weight_access=access
-    )
+def spec_for(width, rows, dtype="bf16", target=H200, weight=None, *, adds_residual=True):
+    leaf, weight = row_tree(width, ITEMSIZE[dtype]).leaf, weight or dtype
+    accesses = {
+        "access": tuning.access_bytes(leaf, ITEMSIZE[dtype], width * ITEMSIZE[dtype]),
+        "weight_access": tuning.access_bytes(leaf, ITEMSIZE[weight]),
+    }
+    return tuning.norm_spec(width, rows, target, adds_residual=adds_residual, storage=dtype, weight=weight, **accesses)
 
 
 @cache
@@ -39,7 +40,8 @@ def run(spec, x, residual, weight, check="fast", blocks=None, **options):
     arguments = (x.ravel(), residual.ravel(), bits(weight), x.ravel(), width, width, width, rows, width, *constants, 0)
     grid, shared = tuning.norm_grid(spec, rows), tuning.dynamic_shared_bytes(spec, width)
     grid = (blocks or grid[0], 1, 1)
-    kernel_of(spec, check).launch(grid=grid, block=spec.threads, args=arguments, dynamic_shared_bytes=shared, **options)
+    options.update(dynamic_shared_bytes=shared, cluster=spec.cluster)
+    kernel_of(spec, check).launch(grid=grid, block=spec.threads, args=arguments, **options)
     return x, residual
 
 
@@ -164,3 +166,68 @@ def test_wherever_a_row_waits_there_is_no_race(workers):
         got = run(spec, x, residual, weight, check="full", blocks=2 if spec.draws else None, schedule_seed=schedule_seed)
         assert np.array_equal(got[0], want[0])
         assert np.array_equal(got[1], want[1])
+
+
+CLUSTERS = [
+    {"warps": 4, "partials": 2, "cluster": 2, "exact": True},
+    {"warps": 3, "partials": 2, "cluster": 4},
+    {"warps": 5, "partials": 1, "cluster": 4},  # 20 warps for 16 segments
+    {"warps": 3, "partials": 1, "cluster": 8},  # and the last blocks have none
+]
+
+
+@pytest.mark.parametrize("workers", CLUSTERS, ids=str)
+def test_two_clusters_draw_all_rows_whatever_the_schedule(workers):
+    """No warp, however seldom it goes on, is left behind, and the bits are those of one block."""
+    x, residual, weight = fp32_rows(20, 2048)
+    spec = spec_for(2048, 1, "fp32")
+    want = run(spec, x, residual, weight)
+    spec = replace(spec, **{"exact": False, "early": 0, "draws": True, **workers})
+    for schedule_seed in (None, *range(30)):
+        got = run(spec, x, residual, weight, blocks=2 * spec.cluster, schedule_seed=schedule_seed)
+        assert np.array_equal(got[0], want[0])
+        assert np.array_equal(got[1], want[1])
+
+
+def agrees_with_the_replay_form(spec, rows, width, dtype, weight_dtype, **options):
+    x, residual, weight = random((rows, width), dtype), random((rows, width), dtype, 1), random((width,), weight_dtype, 2)
+    plain = spec_for(width, rows, dtype, tuning.REPLAY, weight_dtype, **options)
+    want = run(plain, x, residual, weight)
+    for clusters, schedule_seed in ((1, None), (2, 1)):  # which draw all rows; a block for each where they don't
+        blocks = clusters * spec.cluster if spec.draws else None
+        got = run(spec, x, residual, weight, blocks=blocks, schedule_seed=schedule_seed)
+        assert np.array_equal(got[0], want[0])
+        assert np.array_equal(got[1], want[1])
+
+
+@pytest.mark.parametrize(
+    ("width", "rows", "dtype", "cluster"),
+    [(20480, 16, "bf16", 8), (65536, 2048, "bf16", 4), (65544, 200, "bf16", 8), (10001, 200, "fp16", 2), (40000, 200, "fp32", 8)],
+)
+def test_the_forms_for_wide_rows_have_the_bits_of_the_replay_s(width, rows, dtype, cluster):
+    spec = spec_for(width, rows, dtype)
+    assert spec.draws
+    assert spec.cluster == cluster
+    agrees_with_the_replay_form(spec, 3, width, dtype, dtype)
+
+
+WIDE = [
+    (16386, 200),
+    (18000, 16),
+    (24576, 8192),
+    (32766, 200),
+    (49152, 4),
+    (65530, 200),
+    (100000, 300),
+    (131072, 512),
+    (262144, 64),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adds_residual", [True, False])
+@pytest.mark.parametrize("weight_dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize(("width", "rows"), WIDE)
+def test_every_form_for_wide_rows_has_the_bits_of_the_replay_s(width, rows, weight_dtype, adds_residual):
+    spec = spec_for(width, rows, "bf16", H200, weight_dtype, adds_residual=adds_residual)
+    agrees_with_the_replay_form(spec, 3, width, "bf16", weight_dtype, adds_residual=adds_residual)

@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba import cuda, float32, int32, int64, types
 from numba.extending import intrinsic
 
+from numba_kernels import intrinsics as nv
 from numba_kernels.intrinsics import make_load_part, make_store_part
 from numba_kernels.replay import (
     CompileError,
@@ -16,11 +17,13 @@ from numba_kernels.replay import (
     DivergentBarrier,
     DivergentCollective,
     MaskError,
+    NeverTrue,
     OutOfBounds,
     ReplayError,
     ReplayKernel,
     UninitializedRead,
     UnsupportedKernel,
+    machine,
 )
 
 ALL = 0xFFFFFFFF
@@ -444,6 +447,71 @@ def test_vectors_in_shared_memory_are_followed():
     assert found(kernel, DataRace, 32, y, 2, check="full", dynamic_shared_bytes=512).thread == 1
     assert found(kernel, OutOfBounds, 32, y, 4, check="full", dynamic_shared_bytes=508).thread == 31
     assert found(unwritten, UninitializedRead, 32, y, check="full").thread == 0
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+def exchange(y, sent, at_home):
+    """Each block of four sends its number to all; the sum of what came in goes to y."""
+    t, rank = int32(cuda.threadIdx.x), int32(cuda.blockIdx.x) & 3
+    mailboxes, numbers = cuda.shared.array(1, types.uint64), cuda.shared.array(4, int32)
+    if t == 0:
+        nv.make_mailbox(mailboxes, int64(0))
+    nv.cluster_arrive()
+    if not at_home or rank > 0:
+        nv.cluster_wait()
+    if t == 32:
+        nv.expect_words(mailboxes, int64(0), int32(4))
+    if t < sent:
+        nv.send_to_block(numbers, int64(rank), int32(cuda.blockIdx.x), t, mailboxes, int64(0))
+    nv.wait_for_words(mailboxes, int64(0), int32(0))  # here
+    y[cuda.blockIdx.x * 64 + t] = numbers[0] + numbers[1] + numbers[2] + numbers[3]
+
+
+def test_the_kernels_and_the_replay_agree_where_a_cluster_s_memories_lie():
+    assert nv.BLOCK_SPAN == machine.BLOCK_SPAN
+    assert machine.MOST_BLOCKS == 8
+
+
+def test_blocks_of_a_cluster_send_each_other_words():
+    for schedule_seed in (None, 1, 2, 3):
+        y = np.zeros(8 * 64, np.int32)
+        ReplayKernel(exchange).launch(8, 64, (y, 4, False), cluster=4, schedule_seed=schedule_seed)
+        assert (y[:256] == 0 + 1 + 2 + 3).all()
+        assert (y[256:] == 4 + 5 + 6 + 7).all()
+
+
+def test_words_that_never_come_are_waited_for_in_vain():
+    error = found(exchange, NeverTrue, 64, np.zeros(4 * 64, np.int32), 3, False, grid=4, cluster=4)
+    assert (error.block, error.thread) == ((3, 0, 0), 0)
+    assert "no thread is left" in str(error)
+
+
+def test_a_block_that_does_not_wait_for_its_cluster():
+    with pytest.raises(ReplayError) as caught:
+        ReplayKernel(exchange).launch(4, 64, (np.zeros(4 * 64, np.int32), 4, True), cluster=4)
+    assert type(caught.value) in (DivergentBarrier, NeverTrue)
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "options"),
+    [
+        (4, 64, {"cluster": 3}),
+        (6, 64, {"cluster": 4}),
+        (4, 48, {"cluster": 4}),
+        (4, (8, 8), {"cluster": 4}),
+        (4, 64, {"cluster": 0}),
+    ],
+)
+def test_clusters_that_are_refused(grid, block, options):
+    with pytest.raises(ValueError, match="cluster"):
+        ReplayKernel(exchange).launch(grid, block, (np.zeros(4 * 64, np.int32), 4, False), **options)
+
+
+def test_clusters_are_refused_in_the_full_check():
+    with pytest.raises(ValueError, match="in the fast check"):
+        ReplayKernel(exchange, check="full").launch(4, 64, (np.zeros(4 * 64, np.int32), 4, False), cluster=4)
 
 
 # --- forms that are refused ------------------------------------------------------------------------------------------
