@@ -152,7 +152,7 @@ def test_a_wide_row_keeps_its_bits_in_any_batch(width, dtype):
 
 @pytest.mark.parametrize(("rows", "width"), [(2100, 32768), (2900, 24576), (1500, 65536)])
 def test_many_rows_drawn_by_clusters_have_the_bits_of_few(rows, width):
-    """From 128 MiB of x on clusters share rows that one block could hold, and begin one after another."""
+    """From 128 MiB of x on clusters share rows that one block could hold."""
     x, residual, weight = cuda_inputs("fused_add_rmsnorm", rows, width, "bf16")
     whole = outputs("fused_add_rmsnorm", [x, residual, weight])
     for start in range(0, rows, 200):
