@@ -36,7 +36,7 @@ OP, DTYPE = "fused_add_rmsnorm", "bf16"  # of the plots
 NOT_YET = "No result file is in `benchmarks/results/` yet.\n"
 FORM_WIDTHS = (3, 111, 128, 1024, 4096, 16384, 33333, 65536, 131072, 262144, 1048576)
 FORM_ROWS = 4096
-H200 = tuning.Target("sm_90", shared_bytes=232448, processors=132, clusters=True, pdl=True, bulk_prefetch=True)
+H200 = tuning.Target("sm_90", shared_bytes=232448, processors=132, clusters=16, pdl=True, bulk_prefetch=True)
 WHERE_TESTED = {"cpu": "its outputs, on a CPU", "gpu": "its outputs, on a GPU", "": "-"}
 
 

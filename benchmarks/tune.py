@@ -61,7 +61,7 @@ def _norm_variants(spec: NormSpec) -> Iterator[tuple[str, NormSpec]]:
     yield "no dependent launch", change(pdl=False, release="end")
     if spec.warps > 1:
         for place in ("shared", "memory"):
-            other = {"row_in": place, "warps": 16, "partials": 1, "cluster": 1, "draws": False, "callers": 1, "exact": False}
+            other = {"row_in": place, "warps": 16, "partials": 1, "cluster": 1, "blocks": 1, "exact": False}
             yield f"row in {place}", change(**other, ahead=0, release="loaded")
 
 
@@ -73,18 +73,17 @@ def _workers(spec: NormSpec) -> Iterator[tuple[str, dict]]:
             if 32 <= rows * spec.lanes <= 512:
                 yield f"{rows} rows", {"rows": rows, "exact": False}
         return
-    for cluster in (1, 2, 4, 8):
+    for cluster in (1, *tuning.CLUSTERS):
         for partials in (1, 2, 4, 8):
             warps = -(-segments // (partials * cluster))
             held = partials * spec.chain
-            if not (2 <= warps <= 32 and held <= 4 and (cluster == 1 or segments >= 64)):
+            if not (2 <= warps <= 32 and held <= 4 and (cluster == 1 or segments >= 64) and partials * cluster <= 32):
                 continue
-            workers = {"warps": warps, "partials": partials, "cluster": cluster, "draws": cluster > 1}
+            workers = {"warps": warps, "partials": partials, "cluster": cluster}
+            workers["blocks"] = tuning.MOST_WARPS // tuning.CLUSTER_WARPS if cluster > 1 and warps <= tuning.CLUSTER_WARPS else 1
             workers["exact"] = spec.exact and warps * partials * cluster == segments
             for early in (0,) if cluster > 1 else dict.fromkeys((0, held // 2, held)):
-                for callers in dict.fromkeys((1, cluster)):
-                    name = f"{warps} warps x {held}, cluster {cluster}, early {early}, callers {callers}"
-                    yield name, {**workers, "early": early, "callers": callers}
+                yield f"{warps} warps x {held}, cluster {cluster}, early {early}", {**workers, "early": early}
     if segments <= 4:
         for rows in (2, 4, 8):
             yield f"{rows} rows", {"warps": 1, "partials": 4, "rows": rows, "early": 4, "exact": False}
@@ -141,7 +140,7 @@ def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> list[
     for name, variant in specs:
         grid, shared = call.shape(variant)
         cluster = variant.cluster if isinstance(variant, NormSpec) else 1
-        if isinstance(variant, NormSpec) and variant.draws:
+        if isinstance(variant, NormSpec) and variant.cluster > 1:
             grid = launch.resident_grid(0, launch.load(0, variant), variant, point.rows, shared)
         config = trampoline.launch_config(grid, variant.threads, shared, pdl=variant.pdl, cluster=cluster)
         record = trampoline.make_record(config, launch.load(0, variant), call.arguments(()))

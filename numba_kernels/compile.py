@@ -42,7 +42,8 @@ def compile_to_ptx(spec: Spec, cc: tuple[int, int]) -> str:
     from numba import cuda
 
     signature = NORM_SIGNATURE if isinstance(spec, NormSpec) else GATED_SIGNATURE
-    ptx, _ = cuda.compile_ptx(kernel_function(spec), signature, cc=cc, launch_bounds=spec.threads)  # type: ignore[call-arg]
+    bounds = (spec.threads, spec.blocks) if isinstance(spec, NormSpec) and spec.blocks > 1 else spec.threads
+    ptx, _ = cuda.compile_ptx(kernel_function(spec), signature, cc=cc, launch_bounds=bounds)  # type: ignore[call-arg]
     return ptx
 
 

@@ -613,15 +613,16 @@ cluster_arrive = _statement("barrier.cluster.arrive.aligned;")
 cluster_wait = _statement("barrier.cluster.wait.aligned;")
 cluster_wait.waits_for = "cluster"  # type: ignore[attr-defined]
 
-# On the CPU replay: bytes between the shared memories of a cluster's blocks, the first one's at a multiple of 8 times that; and a
-# mailbox is a word with the words still to come in its lower half, above them whether its thread has arrived and its phase.
-BLOCK_SPAN = 1 << 18
+# On the CPU replay: bytes between the shared memories of a cluster's blocks, so many at most, the first one's at a multiple of
+# all these bytes; and a mailbox is a word with the words still to come in its lower half, above them whether its thread has
+# arrived and its phase.
+BLOCK_SPAN, MOST_BLOCKS = 1 << 18, 16
 
 
 def _in_block(builder, pointer, rank):
     """The same place in the shared memory of the cluster's block ``rank``, on the CPU."""
     address = builder.ptrtoint(pointer, I64)
-    cluster = builder.and_(address, I64(-8 * BLOCK_SPAN))
+    cluster = builder.and_(address, I64(-MOST_BLOCKS * BLOCK_SPAN))
     inside = builder.and_(address, I64(BLOCK_SPAN - 1))
     place = builder.or_(builder.or_(cluster, inside), builder.mul(builder.zext(rank, I64), I64(BLOCK_SPAN)))
     return builder.inttoptr(place, pointer.type)
@@ -752,15 +753,3 @@ def draw(typingctx, counter, draws):
         return before
 
     return types.int32(types.int32, types.int32), codegen
-
-
-@intrinsic
-def sleep(typingctx, nanoseconds):
-    """Let a thread rest about as long; on the CPU, not at all."""
-
-    def codegen(context, builder, sig, args):
-        if _on_gpu(builder):
-            _asm(builder, "nanosleep.u32 $0;", ir.VoidType(), "r,~{memory}", [args[0]], side_effect=True)
-        return context.get_dummy_value()
-
-    return types.void(types.int32), codegen

@@ -20,6 +20,7 @@ from .rmsnorm import NormSpec
 from .trampoline import check
 from .tuning import Target
 
+PORTABLE_CLUSTER = 8  # blocks that every GPU with clusters can hold
 INVALID_CONTEXT = int(driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
 _LOADED: dict[tuple[int, Spec], tuple[ObjectCode, int]] = {}
 _LOADING = threading.Lock()
@@ -46,7 +47,7 @@ def target(device: int) -> Target:
         name=f"sm_{major}{minor}",
         shared_bytes=properties.max_shared_memory_per_block_optin,
         processors=properties.multiprocessor_count,
-        clusters=major >= 9,
+        clusters={9: 16, 10: 16}.get(major, 8 if major > 10 else 1),
         pdl=major >= 9,
         bulk_prefetch=major >= 9,
     )
@@ -64,7 +65,7 @@ def load(device: int, spec: Spec) -> int:
                 # A context's own function launches 0.4 µs faster than the kernel that stands for it in every context.
                 status, function = driver.cuKernelGetFunction(kernel)
                 check(status)
-                if isinstance(spec, NormSpec) and (spec.row_in == "shared" or spec.draws):
+                if isinstance(spec, NormSpec) and (spec.row_in == "shared" or spec.cluster > 1):
                     status, static = driver.cuFuncGetAttribute(
                         driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function
                     )
@@ -72,19 +73,24 @@ def load(device: int, spec: Spec) -> int:
                     most = target(device).shared_bytes - static
                     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     check(driver.cuFuncSetAttribute(function, attribute, most)[0])
+                if isinstance(spec, NormSpec) and spec.cluster > PORTABLE_CLUSTER:
+                    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+                    check(driver.cuFuncSetAttribute(function, attribute, 1)[0])
             loaded = _LOADED[device, spec] = (module, int(function))
     return loaded[1]
 
 
 def resident_grid(device: int, function: int, spec: NormSpec, rows: int, shared: int) -> tuple[int, int, int]:
-    """A cluster for each row, or as many as ``device`` holds at once if that is less.
+    """A cluster for each row, or as many as ``device`` holds at once if that is less; none if it can't hold one.
 
-    The driver is asked: its groups of multiprocessors are uneven (an H200 holds 15 clusters of 8 blocks where each block takes
-    one of its 132), and a cluster that had to wait for another's end would double the launch's time.
+    The driver is asked: its groups of multiprocessors are uneven (an H200 holds 14 clusters of 16 blocks where two share one of
+    its 132), and a cluster that had to wait for another's end would double the launch's time.
     """
     with current_device(device):
         config = trampoline.launch_config((spec.cluster, 1, 1), spec.threads, shared, cluster=spec.cluster)
         status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
+    if status == driver.CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE:
+        return (0, 1, 1)
     check(status)
     return (min(rows, count) * spec.cluster, 1, 1)
 
@@ -157,12 +163,14 @@ class Prepared:
         spec = plan.spec(target, addresses, self._pdl)
         grid, shared = plan.shape(spec)
         function = load(self._device, spec)
-        if isinstance(plan, NormPlan) and isinstance(spec, NormSpec) and spec.draws:
+        if isinstance(plan, NormPlan) and isinstance(spec, NormSpec) and spec.cluster > 1:
             grid = resident_grid(self._device, function, spec, plan.rows, shared)
+            if grid[0] == 0:
+                return self._build(addresses, replace(target, clusters=target.clusters // 2))
             config = trampoline.launch_config(grid, spec.threads, shared, pdl=spec.pdl, cluster=spec.cluster)
             return _DrawingVariant(
                 lambda counter: trampoline.make_record(config, function, plan.arguments((), counter)),
-                lambda: self._build(addresses, replace(target, clusters=False)),
+                lambda: self._build(addresses, replace(target, clusters=1)),
             )
         config = trampoline.launch_config(grid, spec.threads, shared, pdl=spec.pdl)
         record = trampoline.make_record(config, function, plan.arguments(()))

@@ -39,14 +39,12 @@ class NormSpec:
     exact: bool  # every thread's leaves lie inside the row, and every block's rows inside the launch
     early: int = 4  # how many of a thread's leaves have their weight loaded before the sum is known
     pdl: bool = False
-    cluster: int = 1  # blocks that share a row
+    cluster: int = 1  # blocks that share a row; if several, as many clusters as the GPU holds draw one row after another
+    blocks: int = 1  # that fit a multiprocessor side by side, at least: bounds a thread's registers
     release: str = "end"  # when the next kernel may start: at the "start", when the row is "loaded", or at the "end"
-    draws: bool = False  # the launch has as many clusters as the GPU holds at once; each draws one row after another
-    stagger: int = 0  # nanoseconds within which clusters that draw begin, one after another
-    prefetch: bool = False  # call weight and residual into L2 while waiting for the predecessor
+    prefetch: bool = False  # call weight and residual of the first rows into L2 while waiting for the predecessor
     ahead: int = 0  # call the row this many rows on into L2
-    callers: int = 1  # blocks of a cluster among which that row is divided to be called
-    at_once: int = 0  # so many first rows are not called: all their blocks start together
+    at_once: int = 0  # how many rows are the first ones, whose blocks start together; 0: all
 
     @property
     def threads(self) -> int:
@@ -204,6 +202,7 @@ def _make_send_sums(spec: NormSpec):
     """
     warp_sums, SHARE, CLUSTER = make_warp_sums(spec.partials), 32 // spec.partials, spec.cluster
     SHIFT, ROW_WARPS = _log2(SHARE), spec.warps * spec.cluster
+    assert CLUSTER <= SHARE, "each block must have a lane that tells it"
 
     @cuda.jit(device=True, inline="always")
     def send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane):
@@ -258,12 +257,11 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
     LEAF, CHAIN, PARTIALS, WARPS, LANES, ROWS = spec.leaf, spec.chain, spec.partials, spec.warps, spec.lanes, spec.rows
     AT_START, AT_LOADED, PREFETCH, AHEAD = spec.release == "start", spec.release == "loaded", spec.prefetch, spec.ahead
     SEGMENT, ALL, CLUSTER, HELD = 32 * CHAIN * LEAF, PARTIALS * WARPS * spec.cluster, spec.cluster, PARTIALS * CHAIN
-    LANE_BITS, CLUSTER_BITS, SEGMENT_BITS, CALLER_BITS = _log2(LANES), _log2(CLUSTER), _log2(SEGMENT), _log2(spec.callers)
+    LANE_BITS, CLUSTER_BITS, SEGMENT_BITS = _log2(LANES), _log2(CLUSTER), _log2(SEGMENT)
     ITEMSIZE, WEIGHT_ITEMSIZE = nv.FORMATS[spec.storage].itemsize, nv.FORMATS[spec.weight].itemsize
     WORDS, WORD = nv.words_in(nv.FORMATS[spec.weight], LEAF), nv.word_type(nv.FORMATS[spec.weight], LEAF)
     VALUES, WEIGHT_WORDS, SHARE = HELD * LEAF, HELD * WORDS, 32 // PARTIALS
-    DRAWS, STAGGER, CALLERS, AT_ONCE = spec.draws, spec.stagger, spec.callers, spec.at_once
-    PLACES = 2 * MAX_SEGMENTS if DRAWS else MAX_SEGMENTS
+    AT_ONCE, PLACES = spec.at_once, MAX_SEGMENTS if CLUSTER == 1 else 2 * MAX_SEGMENTS
     get, get_words, sum_segments = nv.make_get(LEAF), nv.make_get(WORDS), make_sum_segments(ALL)
 
     def norm_kernel(
@@ -295,29 +293,25 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
         partial = cuda.local.array(PARTIALS, float32)
         segment_sums = cuda.shared.array(PLACES, float32)
         if AHEAD > 0:
-            # A cluster's blocks call the row into L2 in as many pieces, each a multiple of 16 elements.
-            calls = leads if CALLERS == 1 else thread == 0 and rank < CALLERS
-            piece = width if CALLERS == 1 else (width >> CALLER_BITS) & int64(-16)
-            piece_start = int64(rank) * piece if CALLERS > 1 else int64(0)
+            # A cluster's blocks call a later row into L2 in as many pieces, each a multiple of 16 elements.
+            calls = leads if CLUSTER == 1 else thread == 0
+            piece = width if CLUSTER == 1 else (width >> CLUSTER_BITS) & int64(-16)
+            piece_start = int64(rank) * piece
 
         if PDL:
             # Call into L2 what a predecessor seldom writes (harmless if it does), then wait for it.
             if AT_START:
                 nv.release_dependents()
-            if PREFETCH and leads:
+            if PREFETCH and leads and (AT_ONCE == 0 or row < AT_ONCE):
                 if row == 0:
                     nv.prefetch_run(weight, int64(0), int64(WEIGHT_ITEMSIZE), width)
                 if ADDS:
                     nv.prefetch_run(residual, row * residual_stride, int64(ITEMSIZE), width)
             nv.wait_for_predecessor()
-        if DRAWS:
+        if CLUSTER > 1:
             clusters = int64(cuda.gridDim.x >> CLUSTER_BITS)
             next_draws = cuda.shared.array(2, int32)
             kept = cuda.shared.array(0, WORD, alignment=16)
-            for i in range(HELD):
-                keep_weight(kept, thread, i, load_weight(weight, int64(mine), jump_of(i, mine, room)))
-            if STAGGER > 0:
-                nv.sleep(int32(row) * int32(STAGGER // int32(clusters)))
         turn, going = int32(0), True
         while going:
             # Sums and draws of one row are read while those of the next are written: two places, in turn.
@@ -360,18 +354,18 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
                         nv.expect_words(mailboxes, int64(which), int32(ALL))
                         nv.expect_words(mailboxes, int64(2 + which), int32(1))
                     send_sums(segment_sums, sums, mailboxes, which, partial, warp, lane)
+                    if turn == 0:
+                        for i in range(HELD):
+                            keep_weight(kept, thread, i, load_weight(weight, int64(mine), jump_of(i, mine, room)))
                     nv.wait_for_words(mailboxes, int64(which), int32((turn >> 1) & 1))
+                    if thread == 0 and rank == 0:
+                        # A row is drawn no sooner than its turn is near, so that rows start in their order in memory.
+                        drawn = nv.draw(int32(counter), int32(rows))
+                        for other in range(CLUSTER):
+                            nv.send_to_block(next_draws, int64(which), drawn, int32(other), mailboxes, int64(2 + which))
                 else:
                     share_sums(segment_sums, sums, partial, int32(0), warp, lane, segments)
                     cuda.syncthreads()
-                if DRAWS and thread == 0 and rank == 0:
-                    # A row is drawn no sooner than its turn is near, so that rows start in their order in memory.
-                    drawn = nv.draw(int32(counter), int32(rows))
-                    if CLUSTER > 1:
-                        for other in range(CLUSTER):
-                            nv.send_to_block(next_draws, int64(which), drawn, int32(other), mailboxes, int64(2 + which))
-                    else:
-                        next_draws[which] = drawn
                 total = sum_segments(segment_sums, sums, segments, lane)
             else:
                 total = butterfly(warp_sums(partial, lane), 16, SHARE) if PARTIALS > 1 else butterfly(partial[0], LANES // 2, 1)
@@ -380,20 +374,17 @@ def _held(spec: NormSpec) -> Callable[..., Any]:
             for i in range(HELD):
                 offset = offset_of(i)
                 if inside(i, room):
-                    if DRAWS:
+                    if CLUSTER > 1:
                         gain = kept_weight(kept, thread, i)
                     else:
                         gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset)
                     store(out, out_mine, offset, scaled(get(values, int64(i)), rstd, gain, bias_bits))
 
-            if DRAWS:
-                if CLUSTER > 1:
-                    nv.wait_for_words(mailboxes, int64(2 + which), int32((turn >> 1) & 1))
-                else:
-                    cuda.syncthreads()
+            if CLUSTER > 1:
+                nv.wait_for_words(mailboxes, int64(2 + which), int32((turn >> 1) & 1))
                 row = clusters + next_draws[which]
                 turn += 1
-            going = DRAWS and row < rows
+            going = CLUSTER > 1 and row < rows
 
     return norm_kernel
 

@@ -26,7 +26,7 @@ class Target:
     name: str
     shared_bytes: int
     processors: int
-    clusters: bool = False
+    clusters: int = 1  # blocks of the largest cluster
     pdl: bool = False
     bulk_prefetch: bool = False
 
@@ -41,26 +41,34 @@ MOST_WARPS = 32
 # rows: 8192 x 65536 by two blocks a row 1029 if they do, 1067 if shares of falling size are given out and 1088 with equal ones
 # (multiprocessors are not equally fast, and memory is slower where rows aren't read in their order), and 1087 if each row starts
 # its own cluster.
-CLUSTERS = (2, 4, 8)
-# With a residual, 2 leaves of a thread rather than 4, the same bytes on their way as 4 without: 8192 x 65536 1005 and 1020,
-# 2048 x 131072 510 and 513; rmsnorm 8192 x 65536 625 and 512.
+CLUSTERS = (2, 4, 8, 16)
+# Blocks of half the threads a multiprocessor has room for, so that it works on two rows: 8192 x 65536 1003 and, by 4 larger
+# blocks, 1008; 512 x 262144 258 and 265; rmsnorm 256 and 266 at 2048 x 131072, 504 and 556 at 8192 x 65536. Where no cluster is
+# large enough for that, larger blocks. 16 take a row only where 8 can't: 2048 x 131072 507 by 8 with 4 leaves, 508 by 16 with 2.
+CLUSTER_WARPS = 16
+# With a residual, 2 leaves of a thread rather than 4, the same bytes on their way as 4 without: 8192 x 65536 1003 and, by half as
+# many blocks, 1014; rmsnorm 575 and 504.
 # Clusters pay from so many bytes of x on where one block could hold the row: 16384 x 32768 1000 and 1010, x 24576 751 and 760.
 CLUSTERS_FROM = 128 << 20
-# From rows of more bytes on, few of them take as many blocks a row as there can be: 16 x 32768 2.90, by one block 4.54;
-# 16 x 65536 4.39 and, by 4 larger blocks, 4.79.
-SHARED_FROM = 32 << 10
-# The few clusters of the widest rows begin one after another within this time, for while all sum up at once, memory rests:
-# 512 x 262144 264, and 272 if they begin together. Rows of less aren't helped: 2048 x 131072 512 and 507, rmsnorm 293 and 265.
-STAGGER_NS = 3000
+# From rows of more bytes on, few of them take 4 blocks or more, with a leaf or two of a thread, while each block has a
+# multiprocessor: 1 x 16384 1.78 by 4 blocks and 2.44 by one, 32 x 16384 2.70 and 2.86, 1 x 65536 2.16 by 16 and 2.42 by 8,
+# 1 x 131072 2.60 and 3.38; but 64 x 16384 4.24 and 3.44, 1 x 8192 1.79 and 1.74.
+SHARED_FROM, SHARED_LEAVES = 16 << 10, 2
 
 # Rows of fewer bytes are not worth one prefetch instruction each: at 65536 x 128 it cost 41 µs in place of 17.5.
 LEAST_PREFETCH = 2048
 # How far ahead rows are called into L2: what memory delivers in its own latency, and not so much more that L2 loses it again.
-# With clusters and a residual 6 MB: 8192 x 65536 1027 with 3 and 1021 with 6, 512 x 262144 265 and 262.
-AHEAD_BYTES, CLUSTERS_AHEAD_BYTES = 3 << 20, 6 << 20
+# Without a residual rmsnorm 16384 x 4096 64.2 with 2 MiB, 64.3 with 3 and 64.6 with 4; with one 1024 x 16384 32.9 with 4 and 33.1
+# with 3; by clusters 8192 x 65536 998 with 5.5, 1001 with 8 and 1041 with 4, 2048 x 131072 505.7 with 5 and 507.0 with 6.
+AHEAD_BYTES, CLUSTERS_AHEAD_BYTES = {False: 2 << 20, True: 4 << 20}, 21 << 18
 # From how many bytes of x on: rmsnorm 16384 x 4096 64.2 with and 64.7 without, but 4096 x 4096 17.6 and 17.3; with a residual
 # 4096 x 4096 33.0 and 34.5, 1024 x 4096 9.6 and 9.1.
 AHEAD_FROM = {False: 64 << 20, True: 16 << 20}
+# The first rows are so many bytes a multiprocessor, or half as many where memory is busy for short. They aren't called ahead, for
+# they are on their way already (1024 x 16384 33.9, and 34.2 if they are); but their residual is called while the predecessor
+# ends: 1024 x 16384 33.0 and, without, 33.9, 2048 x 8192 32.4 and 33.2, 512 x 8192 9.2 and 9.7. That of all rows would cost more
+# than it brings: 34.2, 33.5, 10.0.
+FIRST_BYTES = 64 << 10
 
 
 def access_bytes(leaf: int, itemsize: int, *positions: int) -> int:
@@ -95,11 +103,12 @@ def norm_spec(
     few = -(-rows // workers["rows"]) * cluster <= 2 * target.processors
     runs = target.bulk_prefetch and access == 16 and weight_access == 16 and held and width * ITEMSIZE[storage] >= LEAST_PREFETCH
     release = "start" if few or (tree.leaf == 1 and workers["warps"] == 1) else "loaded"
-    ahead = CLUSTERS_AHEAD_BYTES if cluster > 1 and adds_residual else AHEAD_BYTES
-    ahead = max(1, ahead // (width * ITEMSIZE[storage] * (2 if adds_residual else 1))) if large and runs else 0
-    # Every block of a cluster calls a part of a row, but for the widest ones: 8192 x 65536 1005 and 1011, 2048 x 131072 510 and
-    # 525, but 512 x 262144 275 and 262.
-    alone = adds_residual and workers.get("partials", 1) * tree.chain > 2
+    row_bytes = width * ITEMSIZE[storage] * (2 if adds_residual else 1)
+    ahead_bytes = CLUSTERS_AHEAD_BYTES if cluster > 1 else AHEAD_BYTES[adds_residual]
+    ahead = max(1, ahead_bytes // row_bytes) if large and runs else 0
+    # The weight alone isn't worth it: rmsnorm 2048 x 8192 17.8 and 17.4.
+    prefetch = pdl and runs and (few or adds_residual)
+    first_bytes = target.processors * (FIRST_BYTES if large else FIRST_BYTES // 2)
     return NormSpec(
         adds_residual=adds_residual,
         storage=storage,
@@ -113,14 +122,16 @@ def norm_spec(
         weight_access=weight_access,
         pdl=pdl,
         release=release if pdl else "end",
-        prefetch=pdl and few and runs,
-        stagger=STAGGER_NS if alone and cluster > 1 and size >= CLUSTERS_FROM else 0,
+        prefetch=prefetch,
         ahead=ahead,
-        callers=cluster if ahead and not alone else 1,
-        # Rows of the first blocks are on their way already: 1024 x 16384 33.9 without calling them, 34.2 with.
-        at_once=target.processors // cluster if ahead else 0,
+        at_once=_power(first_bytes // row_bytes) if ahead or (prefetch and not few) else 0,
         **workers,
     )
+
+
+def _power(rows: int) -> int:
+    """The largest power of two up to ``rows``, so that not every width has a kernel of its own; 1 at least."""
+    return 1 << max(0, rows.bit_length() - 1)
 
 
 def _leaves(tree: RowTree, itemsize: int, whole: int) -> int:
@@ -138,10 +149,11 @@ def _workers(
     few, large = rows <= 2 * target.processors, size >= AHEAD_FROM[adds_residual]
     held = _leaves(tree, itemsize, MOST_LEAVES)
     on_their_way = _leaves(tree, itemsize, 2) if adds_residual else held
-    most, partials = CLUSTERS[-1], -(-tree.segments // (16 * CLUSTERS[-1]))
-    spare = target.clusters and rows * most <= target.processors
-    if spare and size > SHARED_FROM * rows and partials * tree.chain <= held:
-        return _cluster(tree, -(-tree.segments // (partials * most)), partials, most)
+    shares = range(1, SHARED_LEAVES // tree.chain + 1) if size > SHARED_FROM * rows else ()
+    for partials, cluster in product(shares, CLUSTERS[1:]):
+        warps = -(-tree.segments // (partials * cluster))
+        if warps <= CLUSTER_WARPS and cluster <= target.clusters and rows * cluster <= target.processors:
+            return _cluster(tree, warps, partials, cluster)
     # One warp a row of 1024: rmsnorm 17.3 against 20.9 with two; but 16 rows 1.23 against 1.20, and fused_add_rmsnorm 33.2
     # against 32.9.
     if tree.segments <= (2 if tree.leaf > 1 and (adds_residual or few) else 4):
@@ -149,19 +161,21 @@ def _workers(
     # Many rows without looking ahead want 4 leaves a thread: rmsnorm 2048 x 8192 17.7 with 4 and 17.8 with 2, 1024 x 16384 18.0
     # and 18.3; fused_add_rmsnorm 1024 x 4096 9.1 with 4 and 9.5 with 1. With it, as few as a block can: 2048 x 8192 33.1 with 1
     # and 33.4 with 2, 1024 x 16384 34.0 with 2 and 34.3 with 4.
-    of_a_block = on_their_way if target.clusters and size >= CLUSTERS_FROM else held
+    of_a_block = on_their_way if target.clusters > 1 and size >= CLUSTERS_FROM else held
     for partials in (1, 2, 4, 8) if few or (adds_residual and large) else (4, 2, 1, 8):
         warps, leaves = -(-tree.segments // partials), partials * tree.chain
         if warps <= MOST_WARPS and leaves <= of_a_block:
             early = 0 if few else _early(warps, leaves)
             exact = _covered(tree, warps, partials, 1) and warps >= 2 and (adds_residual or early < 4)
             return {**_held(max(2, warps), partials, exact), "early": early}
-    for leaves, cluster in product((on_their_way, held), CLUSTERS if target.clusters and tree.chain <= MOST_LEAVES else ()):
+    for most, sizes, leaves in product((CLUSTER_WARPS, MOST_WARPS), (CLUSTERS[:-1], CLUSTERS[-1:]), (on_their_way, held)):
         partials = leaves // tree.chain
-        warps = -(-tree.segments // (partials * cluster)) if partials else MOST_WARPS + 1
-        weight_bytes = weight_itemsize * partials * tree.chain * tree.leaf * warps * 32
-        if warps <= MOST_WARPS and weight_bytes + SHARED_STATIC <= target.shared_bytes:
-            return _cluster(tree, warps, partials, cluster)
+        for cluster in sizes if partials else ():
+            warps = -(-tree.segments // (partials * cluster))
+            weight_bytes = weight_itemsize * partials * tree.chain * tree.leaf * warps * 32
+            fits = warps <= most and weight_bytes + SHARED_STATIC <= target.shared_bytes * most // MOST_WARPS
+            if fits and cluster <= target.clusters and tree.chain <= MOST_LEAVES:
+                return {**_cluster(tree, warps, partials, cluster), "blocks": MOST_WARPS // most}
     return _streamed(tree, target, warps=16)
 
 
@@ -171,7 +185,7 @@ def _held(warps: int, partials: int, exact: bool) -> dict[str, Any]:
 
 def _cluster(tree: RowTree, warps: int, partials: int, cluster: int) -> dict[str, Any]:
     exact = _covered(tree, warps, partials, cluster)
-    return {**_held(warps, partials, exact), "early": 0, "cluster": cluster, "draws": True}
+    return {**_held(warps, partials, exact), "early": 0, "cluster": cluster}
 
 
 def _covered(tree: RowTree, warps: int, partials: int, cluster: int) -> bool:
@@ -227,7 +241,7 @@ def norm_grid(spec: NormSpec, rows: int) -> tuple[int, int, int]:
 
 def dynamic_shared_bytes(spec: NormSpec, width: int) -> int:
     """What a row kept in shared memory takes, in whole rounds of leaves, or the weight, where a block has row after row."""
-    if spec.draws:
+    if spec.cluster > 1:
         return ITEMSIZE[spec.weight] * spec.partials * spec.chain * spec.leaf * spec.threads
     if spec.row_in != "shared":
         return 0

@@ -169,9 +169,9 @@ class ReplayKernel:
     ) -> None:
         """Run ``grid`` blocks of ``block`` threads; arrays among ``args`` are written in place.
 
-        ``cluster``: how many blocks run together, 1, 2, 4 or 8 along the grid's first axis; blocks of whole warps along one axis,
-        and the fast check. The shared memory of block ``r`` lies ``r * machine.BLOCK_SPAN`` bytes from the first one's, and an
-        intrinsic that waits says so (rewrite.py). With ``schedule_seed``, one warp then goes on more seldom than the others.
+        ``cluster``: how many blocks run together, 1, 2, 4, 8 or 16 along the grid's first axis; blocks of whole warps along one
+        axis, and the fast check. The shared memory of block ``r`` lies ``r * machine.BLOCK_SPAN`` bytes from the first one's, and
+        an intrinsic that waits says so (rewrite.py). With ``schedule_seed``, one warp then goes on more seldom than the others.
 
         ``schedule_seed``: the order of warps and lanes between waits is drawn from it; None runs them in order. Raises a
         :class:`ReplayError` that names kernel, line, block and thread (no line from the fast form beyond 512 MiB of arrays); the
@@ -187,8 +187,8 @@ class ReplayKernel:
             raise TypeError(f"{program.name} takes {made.parameters} arguments, {len(args)} given")
         if 0 in grid3:
             raise ValueError(f"{program.name}: an empty grid {grid3}")
-        if cluster not in (1, 2, 4, 8) or grid3[0] % cluster:
-            raise ValueError(f"cluster is 1, 2, 4 or 8 blocks, and divides the grid's {grid3[0]}; not {cluster}")
+        if cluster not in (1, 2, 4, 8, machine.MOST_BLOCKS) or grid3[0] % cluster:
+            raise ValueError(f"cluster is 1, 2, 4, 8 or 16 blocks, and divides the grid's {grid3[0]}; not {cluster}")
         if cluster > 1 and (threads % 32 or threads != block3[0] or self.check == "full"):
             raise ValueError(f"{program.name}: a cluster's blocks are whole warps along one axis, in the fast check")
         settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed, cluster)

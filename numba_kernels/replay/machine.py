@@ -67,7 +67,7 @@ class Env(enum.IntEnum):
 
 
 BLOCK_SPAN = 1 << 18  # bytes between the shared memories of a cluster's blocks
-MOST_BLOCKS = 8  # of a cluster; the first one's shared memory lies at a multiple of BLOCK_SPAN * MOST_BLOCKS
+MOST_BLOCKS = 16  # of a cluster; the first one's shared memory lies at a multiple of BLOCK_SPAN * MOST_BLOCKS
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 

@@ -1,6 +1,7 @@
 """What the compiler makes of the kernels, without a GPU: PTX and cubins for three architectures, registers, spills, accesses."""
 
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,8 +14,8 @@ from numba_kernels.reduction import row_tree
 
 TARGETS = {
     (8, 0): tuning.Target("sm_80", shared_bytes=163 * 1024, processors=108),
-    (9, 0): tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132, clusters=True, pdl=True, bulk_prefetch=True),
-    (10, 0): tuning.Target("sm_100", shared_bytes=227 * 1024, processors=148, clusters=True, pdl=True, bulk_prefetch=True),
+    (9, 0): tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132, clusters=16, pdl=True, bulk_prefetch=True),
+    (10, 0): tuning.Target("sm_100", shared_bytes=227 * 1024, processors=148, clusters=16, pdl=True, bulk_prefetch=True),
 }
 REGISTERS_OF_A_PROCESSOR = 65536
 
@@ -57,7 +58,7 @@ def check(spec, cc, *, wide):
     assert ".f64" not in ptx
     assert ".local" not in ptx
     assert waste == 0
-    assert registers * spec.threads <= REGISTERS_OF_A_PROCESSOR
+    assert registers * spec.threads * getattr(spec, "blocks", 1) <= REGISTERS_OF_A_PROCESSOR
     for access in ("ld", "st"):
         assert bool(re.search(rf"{access}\.global\.v4\.[bfu]32", ptx)) == wide
     return ptx
@@ -114,15 +115,40 @@ def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice(wid
     check(spec, (8, 0), wide=width % 8 == 0)
 
 
-@pytest.mark.parametrize(("width", "leaves"), [(65536, 2), (131072, 2), (262144, 4)])
-def test_rows_that_are_drawn_keep_the_weight_in_shared_memory_16_bytes_at_a_time(width, leaves):
+@pytest.mark.parametrize(("width", "leaves", "blocks"), [(65536, 2, 8), (131072, 4, 8), (262144, 4, 16)])
+def test_rows_that_are_drawn_keep_the_weight_in_shared_memory_16_bytes_at_a_time(width, leaves, blocks):
     spec = norm(width, 2048, "bf16", TARGETS[9, 0])
-    assert spec.draws
-    assert spec.partials * spec.chain == leaves
-    ptx, _, _ = built(spec, (9, 0))
+    assert (spec.cluster, spec.partials * spec.chain) == (blocks, leaves)
+    ptx = check(spec, (9, 0), wide=True)
+    assert f".minnctapersm {spec.blocks}" in ptx
     for access in ("ld", "st"):
         assert len(re.findall(rf"{access}\.shared\.v4\.[bu]32", ptx)) == leaves
     assert len(re.findall(r"atom\.global\.add\.u32", ptx)) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 2048])
+@pytest.mark.parametrize("width", [65536, 131072, 262144])
+@pytest.mark.parametrize("largest", [2, 4, 8])
+def test_a_gpu_of_smaller_clusters_has_smaller_clusters(width, rows, largest):
+    spec = norm(width, rows, "bf16", replace(TARGETS[9, 0], clusters=largest))
+    assert spec.cluster <= largest
+    assert (spec.cluster > 1) == (width <= 32768 * largest)
+    check(spec, (9, 0), wide=True)
+
+
+@pytest.mark.parametrize(
+    ("width", "rows", "first"), [(4096, 4096, 512), (4096, 1024, 256), (16384, 1024, 128), (65536, 8192, 32)]
+)
+def test_the_first_rows_are_called_before_the_predecessor_ends_and_later_ones_ahead(width, rows, first):
+    spec = norm(width, rows, "bf16", TARGETS[9, 0])
+    assert (spec.prefetch, spec.at_once) == (True, first)
+    before, after = check(spec, (9, 0), wide=True).split("griddepcontrol.wait")
+    assert before.count("cp.async.bulk.prefetch") == 2  # the weight, the residual
+    assert after.count("cp.async.bulk.prefetch") == (2 if spec.ahead else 0)  # x, the residual
+
+
+def test_widths_that_are_alike_share_a_kernel():
+    assert norm(4080, 1024, "bf16", TARGETS[9, 0]) == norm(4088, 1024, "bf16", TARGETS[9, 0])
 
 
 @pytest.mark.parametrize("width", [4097, 8194, 16388])

@@ -190,6 +190,21 @@ def test_launches_on_several_streams_at_once_draw_their_own_rows():
             assert torch.equal(b, want[1])
 
 
+def test_where_no_cluster_of_16_fits_a_smaller_one_has_the_same_bits(monkeypatch):
+    x, residual, weight = cuda_inputs("fused_add_rmsnorm", 20, 262144, "bf16")
+    want = outputs("fused_add_rmsnorm", [x, residual, weight])
+    asked, resident_grid = [], launch.resident_grid
+
+    def small(device, function, spec, rows, shared):
+        asked.append(spec.cluster)
+        return (0, 1, 1) if spec.cluster > 8 else resident_grid(device, function, spec, rows, shared)
+
+    monkeypatch.setattr(launch, "resident_grid", small)
+    for got, first in zip(outputs("fused_add_rmsnorm", [x[:19], residual[:19], weight]), want, strict=True):
+        assert torch.equal(got, first[:19])
+    assert asked == [16, 8]
+
+
 def test_without_a_counter_left_rows_are_not_drawn_and_keep_their_bits(monkeypatch):
     tensors = cuda_inputs("fused_add_rmsnorm", 100, 65536, "fp32")
     want = outputs("fused_add_rmsnorm", tensors)
