@@ -204,9 +204,9 @@ def agrees_with_the_replay_form(spec, rows, width, dtype, weight_dtype, **option
     [
         (20480, 16, "bf16", 8),
         (65536, 2048, "bf16", 8),
-        (65544, 200, "bf16", 16),
+        (65544, 8, "bf16", 16),
         (10001, 200, "fp16", 4),
-        (40000, 200, "fp32", 16),
+        (40000, 200, "fp32", 8),
     ],
 )
 def test_the_forms_for_wide_rows_have_the_bits_of_the_replay_s(width, rows, dtype, cluster):
