@@ -43,7 +43,7 @@ MOST_WARPS = 32
 # its own cluster.
 CLUSTERS = (2, 4, 8, 16)
 # Blocks of half the threads a multiprocessor has room for, so that it works on two rows: 8192 x 65536 1003 and, by 4 larger
-# blocks, 1008; 512 x 262144 258 and 265; rmsnorm 256 and 266 at 2048 x 131072, 504 and 556 at 8192 x 65536. Where no cluster is
+# blocks, 1008; 512 x 262144 258 and 262; rmsnorm 256 and 269 at 2048 x 131072, 504 and 511 at 8192 x 65536. Where no cluster is
 # large enough for that, larger blocks. 16 take a row only where 8 can't: 2048 x 131072 507 by 8 with 4 leaves, 508 by 16 with 2.
 CLUSTER_WARPS = 16
 # With a residual, 2 leaves of a thread rather than 4, the same bytes on their way as 4 without: 8192 x 65536 1003 and, by half as
