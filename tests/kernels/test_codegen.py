@@ -133,7 +133,10 @@ def test_a_gpu_of_smaller_clusters_has_smaller_clusters(width, rows, largest):
     spec = norm(width, rows, "bf16", replace(TARGETS[9, 0], clusters=largest))
     assert spec.cluster <= largest
     assert (spec.cluster > 1) == (width <= 32768 * largest)
-    check(spec, (9, 0), wide=True)
+
+
+def test_a_row_of_262144_fits_clusters_of_8_too():
+    check(norm(262144, 512, "bf16", replace(TARGETS[9, 0], clusters=8)), (9, 0), wide=True)
 
 
 @pytest.mark.parametrize(
