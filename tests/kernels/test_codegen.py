@@ -28,11 +28,10 @@ def norm(width, rows, dtype, target, **options):
         rows,
         target,
         storage=dtype,
-        weight=dtype,
         access=access,
         weight_access=access,
         pdl=target.pdl,
-        **{"adds_residual": True, **options},
+        **{"adds_residual": True, "weight": dtype, **options},
     )
 
 
@@ -230,6 +229,16 @@ def test_no_width_asks_for_more_shared_memory_than_a_block_has(kilobytes):
             kept += dynamic > 0
             assert dynamic + tuning.SHARED_STATIC <= target.shared_bytes, width
     assert kept > 0
+
+
+def test_blocks_that_share_a_multiprocessor_share_its_memory_too():
+    target, pairs = replace(TARGETS[9, 0], shared_bytes=48 * 1024), 0
+    for width in (24576, 40000, 65536, 100000, 131072, 262144):
+        for weight in ("bf16", "fp32"):
+            spec = norm(width, 4096, "bf16", target, weight=weight)
+            pairs += spec.blocks > 1
+            assert spec.blocks * (tuning.dynamic_shared_bytes(spec, width) + tuning.SHARED_STATIC) <= target.shared_bytes, width
+    assert pairs > 0
 
 
 @pytest.mark.parametrize(
