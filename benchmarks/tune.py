@@ -36,8 +36,9 @@ from numba_kernels.rmsnorm import NormSpec
 EPS_BITS = 0x358637BD  # fp32 1e-6
 SHAPES = {
     "fused_add_rmsnorm": "1x4096,16x4096,128x4096,256x4096,512x4096,1024x4096,4096x4096,16384x4096,4096x7168,2048x8192,"
-    "1024x16384,16384x1024,65536x128,8192x111,8192x65536,2048x131072,512x262144",
-    "rmsnorm": "1x4096,16x4096,128x4096,4096x4096,16384x4096,4096x7168,2048x8192,1024x16384,16384x1024,65536x128,8192x111",
+    "1024x16384,16384x1024,65536x128,8192x111,8192x65536,2048x131072,512x262144,1x16384,32x16384,64x16384,1x65536,1x131072",
+    "rmsnorm": "1x4096,16x4096,128x4096,4096x4096,16384x4096,4096x7168,2048x8192,1024x16384,16384x1024,65536x128,8192x111,"
+    "8192x65536,2048x131072,512x262144",
     "silu_and_mul": "1x14336,16x14336,128x14336,4096x14336,8192x4096",
 }
 
@@ -50,9 +51,12 @@ def variants(spec: Spec) -> Iterator[tuple[str, Spec]]:
 
 def _norm_variants(spec: NormSpec) -> Iterator[tuple[str, NormSpec]]:
     """Every way to share the row, with every time of release and every distance to look ahead."""
-    change = partial(dataclasses.replace, spec, prefetch=False)
-    if spec.release == "start" and spec.access == 16 and spec.row_in == "registers":
-        yield "start, prefetched", dataclasses.replace(spec, prefetch=True)
+    change = partial(dataclasses.replace, spec)
+    if spec.access == 16 and spec.row_in == "registers":
+        yield f"{'not ' if spec.prefetch else ''}prefetched", change(prefetch=not spec.prefetch)
+    if spec.at_once:
+        for first in (spec.at_once // 2, spec.at_once * 2):
+            yield f"first {first} rows", change(at_once=first)
     for name, workers in _workers(spec):
         yield f"{name}, start", change(**workers, release="start", ahead=0)
         for release in ("loaded", "end"):
@@ -94,7 +98,7 @@ def _aheads(spec: NormSpec) -> tuple[int, ...]:
     if spec.access != 16 or spec.warps == 1:
         return (0,)
     bytes_of_row = spec.warps * spec.partials * spec.cluster * spec.chain * 512 * (2 if spec.adds_residual else 1)
-    return tuple(dict.fromkeys((0, *(max(1, int(mib * 2**20) // bytes_of_row) for mib in (0.75, 3, 6)))))
+    return tuple(dict.fromkeys((0, *(max(1, int(mib * 2**20) // bytes_of_row) for mib in (0.75, 2, 4, 5.25, 8)))))
 
 
 def _gated_variants(spec: GatedSpec) -> Iterator[tuple[str, GatedSpec]]:
@@ -142,6 +146,8 @@ def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> list[
         cluster = variant.cluster if isinstance(variant, NormSpec) else 1
         if isinstance(variant, NormSpec) and variant.cluster > 1:
             grid = launch.resident_grid(0, launch.load(0, variant), variant, point.rows, shared)
+            if grid[0] == 0:
+                continue
         config = trampoline.launch_config(grid, variant.threads, shared, pdl=variant.pdl, cluster=cluster)
         record = trampoline.make_record(config, launch.load(0, variant), call.arguments(()))
         outputs = [torch.empty(point.rows, point.width, dtype=point.storage, device=device) for _ in range(sets.count)]

@@ -20,7 +20,7 @@ from .rmsnorm import NormSpec
 from .trampoline import check
 from .tuning import Target
 
-PORTABLE_CLUSTER = 8  # blocks that every GPU with clusters can hold
+PORTABLE_CLUSTER = 8  # blocks of the largest cluster that needs no permission
 INVALID_CONTEXT = int(driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
 _LOADED: dict[tuple[int, Spec], tuple[ObjectCode, int]] = {}
 _LOADING = threading.Lock()

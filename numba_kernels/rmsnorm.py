@@ -44,7 +44,7 @@ class NormSpec:
     release: str = "end"  # when the next kernel may start: at the "start", when the row is "loaded", or at the "end"
     prefetch: bool = False  # call weight and residual of the first rows into L2 while waiting for the predecessor
     ahead: int = 0  # call the row this many rows on into L2
-    at_once: int = 0  # how many rows are the first ones, whose blocks start together; 0: all
+    at_once: int = 0  # the first rows, whose blocks start together: prefetched (0: all are), and not called ahead
 
     @property
     def threads(self) -> int:

@@ -44,7 +44,7 @@ MOST_WARPS = 32
 CLUSTERS = (2, 4, 8, 16)
 # Blocks of half the threads a multiprocessor has room for, so that it works on two rows: 8192 x 65536 1003 and, by 4 larger
 # blocks, 1008; 512 x 262144 258 and 262; rmsnorm 256 and 269 at 2048 x 131072, 504 and 511 at 8192 x 65536. Where no cluster is
-# large enough for that, larger blocks. 16 take a row only where 8 can't: 2048 x 131072 507 by 8 with 4 leaves, 508 by 16 with 2.
+# large enough for that, larger blocks. 16 such blocks only where 8 can't: 2048 x 131072 507 by 8 with 4 leaves, 508 by 16 with 2.
 CLUSTER_WARPS = 16
 # With a residual, 2 leaves of a thread rather than 4, the same bytes on their way as 4 without: 8192 x 65536 1003 and, by half as
 # many blocks, 1014; rmsnorm 575 and 504.
@@ -59,13 +59,13 @@ SHARED_FROM, SHARED_LEAVES = 16 << 10, 2
 LEAST_PREFETCH = 2048
 # How far ahead rows are called into L2: what memory delivers in its own latency, and not so much more that L2 loses it again.
 # Without a residual rmsnorm 16384 x 4096 64.2 with 2 MiB, 64.3 with 3 and 64.6 with 4; with one 1024 x 16384 32.9 with 4 and 33.1
-# with 3; by clusters 8192 x 65536 998 with 5.5, 1001 with 8 and 1041 with 4, 2048 x 131072 505.7 with 5 and 507.0 with 6.
+# with 3; by clusters 8192 x 65536 998 with 5.25, 1001 with 8 and 1041 with 4, 2048 x 131072 505.7 with 5 and 507.0 with 6.
 AHEAD_BYTES, CLUSTERS_AHEAD_BYTES = {False: 2 << 20, True: 4 << 20}, 21 << 18
 # From how many bytes of x on: rmsnorm 16384 x 4096 64.2 with and 64.7 without, but 4096 x 4096 17.6 and 17.3; with a residual
 # 4096 x 4096 33.0 and 34.5, 1024 x 4096 9.6 and 9.1.
 AHEAD_FROM = {False: 64 << 20, True: 16 << 20}
-# The first rows are so many bytes a multiprocessor, or half as many where memory is busy for short. They aren't called ahead, for
-# they are on their way already (1024 x 16384 33.9, and 34.2 if they are); but their residual is called while the predecessor
+# The first rows: up to so many bytes a multiprocessor, or half as many where memory is busy for short. They aren't called ahead,
+# for they are on their way already (1024 x 16384 33.9, and 34.2 if they are); but their residual is called while the predecessor
 # ends: 1024 x 16384 33.0 and, without, 33.9, 2048 x 8192 32.4 and 33.2, 512 x 8192 9.2 and 9.7. That of all rows would cost more
 # than it brings: 34.2, 33.5, 10.0.
 FIRST_BYTES = 64 << 10
@@ -174,7 +174,7 @@ def _workers(
             warps = -(-tree.segments // (partials * cluster))
             weight_bytes = weight_itemsize * partials * tree.chain * tree.leaf * warps * 32
             fits = warps <= most and weight_bytes + SHARED_STATIC <= target.shared_bytes * most // MOST_WARPS
-            if fits and cluster <= target.clusters and tree.chain <= MOST_LEAVES:
+            if fits and cluster <= min(target.clusters, 32 // partials) and tree.chain <= MOST_LEAVES:
                 return {**_cluster(tree, warps, partials, cluster), "blocks": MOST_WARPS // most}
     return _streamed(tree, target, warps=16)
 

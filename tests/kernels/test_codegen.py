@@ -141,7 +141,8 @@ def test_a_row_of_262144_fits_clusters_of_8_too():
 @pytest.mark.parametrize(
     ("width", "rows", "first"), [(4096, 4096, 512), (4096, 1024, 256), (16384, 1024, 128), (65536, 8192, 32)]
 )
-def test_the_first_rows_are_called_before_the_predecessor_ends_and_later_ones_ahead(width, rows, first):
+def test_some_residual_is_called_before_the_predecessor_ends_and_rows_ahead_after_it(width, rows, first):
+    """How often code calls is seen here; which rows, only by timing."""
     spec = norm(width, rows, "bf16", TARGETS[9, 0])
     assert (spec.prefetch, spec.at_once) == (True, first)
     before, after = check(spec, (9, 0), wide=True).split("griddepcontrol.wait")

@@ -1,0 +1,31 @@
+"""Which kernel is built where a GPU holds no cluster of the size that tuning chose. With a made-up driver."""
+
+import numpy as np
+import pytest
+
+from numba_kernels import launch, tuning
+from numba_kernels.plans import NormPlan
+
+
+@pytest.mark.parametrize("rows", [1, 4096])
+@pytest.mark.parametrize("width", [24576, 65536, 100003, 262144])
+@pytest.mark.parametrize("holds", [1, 2, 4, 8, 16])
+def test_the_largest_cluster_that_fits_is_taken(width, rows, holds, monkeypatch):
+    asked = []
+
+    def resident_grid(device, function, spec, rows, shared):
+        asked.append(spec.cluster)
+        return (spec.cluster if spec.cluster <= holds else 0, 1, 1)
+
+    target = tuning.Target("sm_90", 227 * 1024, 132, clusters=16, pdl=True, bulk_prefetch=True)
+    monkeypatch.setattr(launch, "load", lambda device, spec: 0)
+    monkeypatch.setattr(launch, "target", lambda device: target)
+    monkeypatch.setattr(launch, "device_count", lambda: 1)
+    monkeypatch.setattr(launch, "resident_grid", resident_grid)
+    monkeypatch.setattr(launch.trampoline, "make_record", lambda *_: np.zeros(1, np.int64))
+    plan = NormPlan(rows, width, width, width, width, "bf16", "bf16", True, False, False, 0.0, 0x358637BD)
+    built = launch.Prepared(plan, 0, True)._build((0, 0, 0, 0), target)
+    assert asked == sorted(asked, reverse=True)
+    assert len(asked) <= 4
+    assert all(cluster > holds for cluster in asked[:-1])
+    assert isinstance(built, launch._DrawingVariant) == (bool(asked) and asked[-1] <= holds)
