@@ -114,7 +114,8 @@ def _make_activation(name: str, storage: str) -> Callable[..., Any]:
             factor_rest += float32(TANH_SLOPE_REST) + square * float32(TANH_CUBIC_REST) + square_rest * float32(TANH_CUBIC)
             u = x * factor
             rest = nv.fma(x, factor, -u) + x * factor_rest
-            share = sigmoid(u) if bounded else sigmoid(g)
+            # Beyond it the sigmoid is 0 or 1 in fp32 on both sides of the switch: u is -603 at -20.
+            share = sigmoid(u if bounded else g * float32(64.0))
             value = g * share
             return nv.fma(value, rest * (float32(1.0) - share), value) if bounded else value
 

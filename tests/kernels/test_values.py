@@ -81,6 +81,32 @@ def test_gelu_tanh_of_a_large_negative_gate_keeps_its_fp32_bits(low):
     assert roundings.max() < 8.0
 
 
+@pytest.mark.parametrize("up", [1.0, 1e6])
+@pytest.mark.parametrize("gate", [-10.8, -19.99, -20.0, -20.01, -25.0, -100.0, -1e30])
+def test_gelu_tanh_of_a_gate_below_its_tail_is_zero(gate, up):
+    """At -10.8 the value is -4e-49, far below half of the least fp32 number; it only falls from there on."""
+    assert numba_kernels.gelu_tanh_and_mul(np.array([gate, up], np.float32)).tolist() == [0.0]
+
+
+SWITCHES = [  # where a kernel's form changes, and the exact function on either side of it
+    ("gelu_tanh_and_mul", 20.0),
+    ("gelu_tanh_and_mul", -20.0),
+    ("gelu_and_mul", 0.0),  # the correction of erfc's argument begins
+    ("gelu_and_mul", -20.0 * math.sqrt(2.0)),  # and ends
+    ("silu_and_mul", 0.0),  # sigmoid from exp(-u), then from exp(u)
+]
+
+
+@pytest.mark.parametrize("up", [1.0, 1e6])
+@pytest.mark.parametrize(("op", "gate"), SWITCHES)
+def test_both_sides_of_a_switch_of_formula_meet(op, gate, up):
+    """Twenty neighbours on either side: each within 4 ULP of the exact value, so no side steps away from the other."""
+    step = float(np.spacing(np.float32(gate))) if gate else 2.0**-100  # beside 0 the products of normal numbers
+    gates = np.float32(gate) + np.float32(step) * np.arange(-20, 21, dtype=np.float32)
+    inputs = {"input": np.array([[each, np.float32(up)] for each in gates], np.float32)}
+    assert steps_apart(call(op, inputs)["output"], exactly(op, inputs)).max() <= 4
+
+
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize(
     ("op", "codes"), [("fused_add_rmsnorm", ("R0W0", "R1W0", "R0W1", "R1W1")), ("silu_and_mul", ("S0", "S1"))]
