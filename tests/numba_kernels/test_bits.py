@@ -1,6 +1,6 @@
 """The record of output bits: a hash for every operator, dtype, contract and width, so that a change of any bit is seen.
 
-    python tests/numba_kernels/test_bits.py        write the record anew (bits.jsonl): after a change that is meant to change bits
+python tests/numba_kernels/test_bits.py        write the record anew (bits.jsonl): after a change that is meant to change bits
 """
 
 import hashlib
