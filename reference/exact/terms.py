@@ -219,7 +219,8 @@ class _Notes(Fp32):
 
 def _norm_terms(product: _Product, sums: _Stored | None, storage: torch.dtype, compensated: bool) -> NormTerms:
     root, (row, weight) = product.root, product.factors
-    assert isinstance(root, _MeanSquare) and row is root.row, "a norm divides the row whose squares it sums"
+    assert isinstance(root, _MeanSquare)
+    assert row is root.row, "a norm divides the row whose squares it sums"
     width = row.value.shape[-1]
     hidden = row.value.double().reshape(-1, width)
     squares = hidden.square()

@@ -5,11 +5,11 @@ import itertools
 import pytest
 import torch
 
+from reference.arithmetic import evaluate
+from reference.contracts import contract, corners
 from reference.exact import bounds
 from reference.exact.activations import ACTIVATIONS
-from reference.arithmetic import evaluate
 from reference.exact.attainable import attainable
-from reference.contracts import contract, corners
 from reference.exact.oracle import correctly_rounded
 
 from .rows import DTYPES, GATED, NORMS, ROOTS, SUMS, inputs_of, run

@@ -6,8 +6,8 @@ import mpmath
 import pytest
 import torch
 
-from reference.exact.bounds import U64
 from reference.exact.activations import ACTIVATIONS, enclose
+from reference.exact.bounds import U64
 from reference.exact.terms import compensated_sum
 
 POINTS = 1500

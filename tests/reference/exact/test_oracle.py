@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from reference.arithmetic import evaluate
-from reference.rounding import round_from_f64, rounding_interval, ulp_of
 from reference.contracts import contract, corners
 from reference.exact.oracle import correctly_rounded, fractional_ulp_error
+from reference.rounding import rounding_interval, ulp_of
 
 from .rows import DTYPES, GATED, NORMS, inputs_of
 
