@@ -17,7 +17,7 @@ from .codegen import I8, I16, I32, I64, asm, element_pointer, elements, make_tup
 from .conversions import Format, word_bits, words_in, words_type
 
 
-def _place(context, builder, buffer_type, buffer, start, jump, itemsize: int, count: int):
+def place(context, builder, buffer_type, buffer, start, jump, itemsize: int, count: int):
     """A byte pointer to ``buffer[start + jump]``; on the CPU ``count`` elements from there are checked to lie inside.
 
     A pointer, not a sum of integers: the compiler would add the two positions before it scales them, for each jump anew.
@@ -43,7 +43,7 @@ def _pointer(builder, place, offset: int, kind: ir.Type):
     return builder.bitcast(builder.gep(place, [I64(offset)]) if offset else place, _pointer_type(builder, kind))
 
 
-def _is_buffer(kind) -> bool:
+def is_buffer(kind) -> bool:
     return isinstance(kind, types.Array) or kind == types.uint64
 
 
@@ -56,16 +56,16 @@ def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
 
     @intrinsic
     def load(typingctx, buffer, start, jump):
-        if not _is_buffer(buffer):
+        if not is_buffer(buffer):
             return None
 
         def codegen(context, builder, sig, args):
-            at = _place(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
+            at = place(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
             if access * 8 < bits:
                 values = _load_halves(builder, at, words)
             elif access * 8 == bits:
                 kind = ir.IntType(bits)
-                values = [_load_one(builder, at, k * access, kind, access) for k in range(words)]
+                values = [load_word(builder, at, k * access, kind, access) for k in range(words)]
             else:
                 values = _load_vectors(builder, at, words, access)
             return make_tuple(context, builder, sig.return_type, values)
@@ -75,7 +75,7 @@ def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
     return load
 
 
-def _load_one(builder, place, offset: int, kind, align: int):
+def load_word(builder, place, offset: int, kind, align: int):
     value = builder.load(_pointer(builder, place, offset, kind))
     value.align = align if on_gpu(builder) else 1
     return value
@@ -85,8 +85,8 @@ def _load_halves(builder, place, words: int) -> list:
     """32-bit words of storage that is only 2-byte aligned."""
     values = []
     for k in range(words):
-        low = builder.zext(_load_one(builder, place, 4 * k, I16, 2), I32)
-        high = builder.zext(_load_one(builder, place, 4 * k + 2, I16, 2), I32)
+        low = builder.zext(load_word(builder, place, 4 * k, I16, 2), I32)
+        high = builder.zext(load_word(builder, place, 4 * k + 2, I16, 2), I32)
         values.append(builder.or_(low, builder.shl(high, I32(16))))
     return values
 
@@ -107,19 +107,19 @@ def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
 
     @intrinsic
     def store(typingctx, buffer, start, jump, vector):
-        if not _is_buffer(buffer):
+        if not is_buffer(buffer):
             return None
 
         def codegen(context, builder, sig, args):
-            at = _place(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
+            at = place(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
             values = elements(builder, args[3], words)
             if access * 8 < bits:
                 for k, word in enumerate(values):
-                    _store_one(builder, at, 4 * k, builder.trunc(word, I16), 2)
-                    _store_one(builder, at, 4 * k + 2, builder.trunc(builder.lshr(word, I32(16)), I16), 2)
+                    store_word(builder, at, 4 * k, builder.trunc(word, I16), 2)
+                    store_word(builder, at, 4 * k + 2, builder.trunc(builder.lshr(word, I32(16)), I16), 2)
             elif access * 8 == bits:
                 for k, word in enumerate(values):
-                    _store_one(builder, at, k * access, word, access)
+                    store_word(builder, at, k * access, word, access)
             else:
                 _store_vectors(builder, at, values, access)
             return context.get_dummy_value()
@@ -129,7 +129,7 @@ def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
     return store
 
 
-def _store_one(builder, place, offset: int, value, align: int) -> None:
+def store_word(builder, place, offset: int, value, align: int) -> None:
     stored = builder.store(value, _pointer(builder, place, offset, value.type))
     stored.align = align if on_gpu(builder) else 1
 

@@ -1,4 +1,5 @@
-"""The kernels, in ``numba.cuda``. Each is made by a ``make_*`` function from an operation and a configuration (see config.py).
+"""The kernels. textbook.py has each one as plainly as it can be written; the others say the same, fast.
 
-Read textbook.py first; norms.py holds the steps from there to the fast forms, ladder.py lists them.
+Each is made by a ``make_*`` function from an operation and a configuration (config.py). norms.py holds the steps from the textbook
+to the fast norms; ladder.py lists them.
 """

@@ -14,10 +14,10 @@ class NormOperation:
 
     adds_residual: bool
     storage: str  # of x, residual and output: "bf16", "fp16", "fp32"
-    weight: str  # of the weight
-    rounds_sum: bool = False  # R1: normalise the stored sum
-    rounds_norm: bool = False  # W1: round before the weight
-    weight_bias: float | None = 0.0  # 1.0 for Gemma; None: the launch says (one kernel for both)
+    weight: str  # of the weight: the same, or "fp32"
+    rounds_sum: bool  # R1: normalise the stored sum
+    rounds_norm: bool  # W1: round before the weight
+    weight_bias: float | None  # added to the weight in fp32: 1.0 for Gemma; None: the launch says (one kernel for both)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,46 +83,55 @@ class NormConfig:
 
 @dataclass(frozen=True, slots=True)
 class GatedOperation:
-    """``out = act(gate) * up``, and where it rounds."""
+    """``out = act(gate) * up`` for one of the activations in activations.py."""
 
-    activation: str  # "silu", "gelu", "gelu_tanh"
-    storage: str  # "bf16", "fp16", "fp32"
-    rounds_activation: bool = False  # S1: round act(gate) before the multiply
+    activation: str
+    storage: str  # of input and output: "bf16", "fp16", "fp32"
+    rounding: str = "S0"  # S0: once; S1: act(gate) too, before the multiply; S2: after every operation
+    interleaved: bool = False  # gate and up alternate in a row: columns 0, 2, 4, … and 1, 3, 5, …; else they are its two halves
 
 
 @dataclass(frozen=True, slots=True)
 class GatedConfig:
-    """How a gated kernel works. Sizes in elements, ``access`` in bytes."""
+    """How a gated kernel shares its work out. Sizes in elements of the output, ``access`` in bytes."""
 
-    vector: int  # elements that a thread handles together
-    access: int
-    threads_per_row: int  # of one block: a power of two
-    rows_per_block: int
-    vectors_per_thread: int  # ``threads_per_row`` vectors apart
+    vector: int  # elements a thread handles together
+    access: int  # of one load or store
+    lanes: int  # threads side by side on one row, a power of two
+    rows: int  # that a block works on side by side
+    vectors: int  # of a lane, ``lanes`` vectors apart
     exact: bool  # the column blocks cover the row without remainder, and the row blocks the rows
-    pdl: bool = False
+    pdl: bool = False  # started by programmatic dependent launch
 
     cluster: ClassVar[int] = 1
+    persistent: ClassVar[bool] = False
     blocks_per_processor: ClassVar[int] = 1
     has_dynamic_shared: ClassVar[bool] = False
 
     @property
     def threads(self) -> int:
-        """Of a block."""
-        return self.threads_per_row * self.rows_per_block
+        """Threads of a block."""
+        return self.lanes * self.rows
 
     def grid(self, rows: int, width: int) -> tuple[int, int, int]:
         """(column blocks, row blocks, 1) for outputs of ``width``; rows beyond the grid's limit are taken in a loop."""
         vectors = width // self.vector
-        return (-(-vectors // (self.threads_per_row * self.vectors_per_thread)), min(65535, -(-rows // self.rows_per_block)), 1)
+        return (-(-vectors // (self.lanes * self.vectors)), min(65535, -(-rows // self.rows)), 1)
 
     def dynamic_shared_bytes(self, operation: GatedOperation, width: int) -> int:
         """None is needed."""
         return 0
 
 
+@dataclass(frozen=True, slots=True)
+class TextbookConfig:
+    """The textbook kernels' one knob: threads of a block, a multiple of 32, 1024 at most."""
+
+    threads: int = 256
+
+
 Operation = NormOperation | GatedOperation
-Config = NormConfig | GatedConfig
+Config = NormConfig | GatedConfig | TextbookConfig
 
 
 @dataclass(frozen=True, slots=True)
