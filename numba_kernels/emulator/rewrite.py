@@ -1,8 +1,8 @@
-"""From a kernel's source to the source that the replay compiles: collectives become yields, CUDA's names become words of the
+"""From a kernel's source to the source that the emulator compiles: collectives become yields, CUDA's names become words of the
 environment, device functions that contain collectives are inlined.
 
 The rewritten function takes ``(__t, __env, *parameters)``: the thread's number in its block and the environment's address.
-It keeps the line numbers of the original, so Numba's messages point into the kernel's own file. Imports neither the driver
+It keeps the line numbers of the original, so Numba's messages point into the kernel's own file. Imports neither the scheduler
 nor NumPy arrays: what comes out is a :class:`Program`.
 """
 
@@ -31,7 +31,7 @@ from numba.core.extending import _Intrinsic
 from numba.cuda.stubs import Stub
 from numba.np.numpy_support import as_dtype
 
-from . import disk, machine, shadow
+from . import disk_cache, machine, races
 from .errors import UnsupportedKernel
 from .locations import Location, number_of
 from .machine import Env, njit
@@ -145,7 +145,7 @@ def python_function(function: Any) -> Any:
 
 
 def is_device_function(value: Any) -> bool:
-    """Functions whose source the replay rewrites; ``@njit`` dispatchers and intrinsics work as they are."""
+    """Functions whose source the emulator rewrites; ``@njit`` dispatchers and intrinsics work as they are."""
     if isinstance(value, python_types.FunctionType):
         return not value.__module__.startswith(("numba.", "numpy."))
     return hasattr(value, "py_func") and type(value).__module__.startswith(("numba.cuda", "numba_cuda"))
@@ -156,15 +156,15 @@ def tag_of(function: Any) -> str:
     give one name to two functions (the activations of a family, say), a process that loads the one runs the other.
     """
     try:
-        return disk.digest(function)
-    except disk.NotDigestible:
+        return disk_cache.digest(function)
+    except disk_cache.NotDigestible:
         return uuid.uuid4().hex
 
 
 def is_unchanged(code: python_types.CodeType) -> bool:
     """Whether a function's file still holds the text that the function was made from.
 
-    What is replayed is rewritten from the text, so another text at the function's lines would be another function, and its
+    What runs is rewritten from the text, so another text at the function's lines would be another function, and its
     compiled form would be kept under this one's name.
     """
     try:
@@ -613,7 +613,7 @@ class Rewriter:
         if value is UNKNOWN:
             return ast.Attribute(self.expression(node.value), node.attr, ast.Load())
         if _is_stub(value):
-            raise self.error(f"{ast.unparse(node)} is not supported by the replay", node)
+            raise self.error(f"{ast.unparse(node)} is not supported by the emulator", node)
         return self.captured(value, node.attr, node)
 
     def value_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
@@ -696,7 +696,7 @@ class Rewriter:
             if is_device_function(target):
                 return self.device_call(node, target)
             if getattr(target, "__module__", "").startswith("numba.cuda") and not _works_on_cpu(target):
-                raise self.error(f"{ast.unparse(node.func)} is not supported by the replay", node)
+                raise self.error(f"{ast.unparse(node.func)} is not supported by the emulator", node)
         keywords = [k.value for k in node.keywords]
         function = self.expression(node.func)
         values = self.sequence([*node.args, *keywords])
@@ -982,7 +982,7 @@ def rewrite(function: Any, *, full: bool = False, tracked: bool = False) -> Prog
     """Rewrite a kernel: a plain function or a ``cuda.jit`` dispatcher. Nothing is compiled yet.
 
     ``tracked``: the line that runs is recorded in the environment; ``full``: reads and writes of arrays also go through the
-    checks of shadow.py. Raises :class:`UnsupportedKernel`.
+    checks of races.py. Raises :class:`UnsupportedKernel`.
     """
     plain = python_function(function)
     code = getattr(plain, "__code__", None)
@@ -991,7 +991,7 @@ def rewrite(function: Any, *, full: bool = False, tracked: bool = False) -> Prog
     program = Program(plain.__name__, code.co_filename, code.co_firstlineno, full, tracked or full)
     program.namespace.update(
         {f"__{name}": getattr(machine, name) for name in MACHINE},
-        **{f"__{name}": getattr(shadow, name) for name in ("read", "write", "span", "escape")},
+        **{f"__{name}": getattr(races, name) for name in ("read", "write", "span", "escape")},
         **{f"__offer_{name}": offer for name, offer in machine.OFFER_SHUFFLE.items()},
         __name__=__name__,
     )

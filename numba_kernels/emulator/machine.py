@@ -44,7 +44,7 @@ class Env(enum.IntEnum):
     ANSWERS = 17
     ENDED = 18
     ORDER = 19  # address of the order in which threads run (plain kernels)
-    FAULT = 20  # what went wrong (checks.Fault), and four words about it
+    FAULT = 20  # what went wrong (sites.Fault), and four words about it
     FAULT_A = 21
     FAULT_B = 22
     FAULT_C = 23
@@ -52,7 +52,7 @@ class Env(enum.IntEnum):
     ARENA_BYTES = 25
     EPOCH = 26  # barrier interval that runs, counted over the launch (full check)
     BLOCK_EPOCH = 27  # the first interval of this block
-    SHADOW = 28  # address of the shared arena's shadow, see shadow.py
+    SHADOW = 28  # address of the shared arena's shadow, see races.py
     GRAIN = 29  # bytes a shadow cell stands for
     SEEN = 30  # address of the warps' vector clocks
     REGIONS = 31  # address of the table of global arrays

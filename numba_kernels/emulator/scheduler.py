@@ -1,4 +1,4 @@
-"""Runs every lane of every warp of every block, from wait to wait. Compiled once for all kernels, and kept on disk.
+"""Runs every lane of every warp of every block, from wait to wait. Compiled once for all kernels, and kept on disk_cache.
 
 A thread is a generator's struct (see machine.py) that :func:`resume_thread` runs to its next site. Lanes of a warp run one
 after the other; a warp collective is done once every lane it names has arrived, a barrier once every thread has.
@@ -39,7 +39,7 @@ RUNS, RETURNED, FINISHED = 0, 1, 2
 I64 = numba.int64
 
 # Numba's file cache looks at this file alone: what it kept is refused when the files below have changed since.
-LAYOUT = zlib.crc32(b"".join((Path(__file__).parent / f).read_bytes() for f in ("machine.py", "sites.py", "driver.py")))
+LAYOUT = zlib.crc32(b"".join((Path(__file__).parent / f).read_bytes() for f in ("machine.py", "sites.py", "scheduler.py")))
 LAYOUT_WORD = int(Env.LAYOUT)
 STALE = -1
 
@@ -128,7 +128,7 @@ def _complete_collectives(env, kinds, waits, first, count):
 
 @njit
 def _join_clocks(env, first, present):
-    """``syncwarp`` orders memory: each lane present has now seen all that any of them had (vector clocks, see shadow.py)."""
+    """``syncwarp`` orders memory: each lane present has now seen all that any of them had (vector clocks, see races.py)."""
     seen = peek(env, SEEN)
     for j in range(WARP):
         if (present >> j) & 1:
@@ -316,7 +316,7 @@ def _run_block(env, resume, states, size, kinds, waits, random):
 
 @njit(cache=True, nogil=True)
 def _run_grid(env, resume, image, first_argument, states, size, kinds, waits, random):
-    """Replay a launch: 0, or the fault that is described in the environment.
+    """Run a launch: 0, or the fault that is described in the environment.
 
     ``image``: a thread not yet started, ``size`` bytes, its thread number at offset ``first_argument``; ``states``: room for
     one such struct a thread; ``kinds``: the sites' kinds; ``waits``: one word a thread and one a warp; ``random``: one word,
@@ -355,6 +355,6 @@ def _compiled_anew() -> Any:
 
 
 def run_grid(*words: int) -> int:
-    """Replay a launch; the arguments and the outcome are :func:`_run_grid`'s."""
+    """Run a launch; the arguments and the outcome are :func:`_run_grid`'s."""
     outcome = _run_grid(*words)
     return _compiled_anew()(*words) if outcome == STALE else outcome

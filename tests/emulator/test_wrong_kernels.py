@@ -10,21 +10,21 @@ from numba import cuda, float32, int32, int64, types
 from numba.extending import intrinsic
 
 from numba_kernels import intrinsics as nv
-from numba_kernels.intrinsics import make_load_part, make_store_part
-from numba_kernels.replay import (
+from numba_kernels.emulator import (
     CompileError,
     DataRace,
     DivergentBarrier,
     DivergentCollective,
+    EmulatedKernel,
+    EmulatorError,
     MaskError,
     NeverTrue,
     OutOfBounds,
-    ReplayError,
-    ReplayKernel,
     UninitializedRead,
     UnsupportedKernel,
     machine,
 )
+from numba_kernels.intrinsics import make_load_part, make_store_part
 
 ALL = 0xFFFFFFFF
 
@@ -33,8 +33,8 @@ store_part, load_part = make_store_part(4), make_load_part(4)
 
 def found(kernel, kind, block, *args, grid=1, check="fast", **options):
     """The error of a launch; its place is held against the line of the kernel marked ``# here``."""
-    with pytest.raises(ReplayError) as caught:
-        ReplayKernel(kernel, check=check).launch(grid, block, args, **options)
+    with pytest.raises(EmulatorError) as caught:
+        EmulatedKernel(kernel, check=check).launch(grid, block, args, **options)
     error = caught.value
     assert type(error) is kind
     lines, first = inspect.getsourcelines(kernel)
@@ -294,7 +294,7 @@ def test_a_missing_barrier_is_found_in_every_schedule(seed):
         y[t] = s[63 - t]
 
     with pytest.raises((DataRace, UninitializedRead), match=r"kernel, test_wrong_kernels\.py:"):
-        ReplayKernel(kernel, check="full").launch(1, 64, (np.zeros(64),), schedule_seed=seed)
+        EmulatedKernel(kernel, check="full").launch(1, 64, (np.zeros(64),), schedule_seed=seed)
 
 
 def test_a_missing_barrier_names_both_sides():
@@ -343,7 +343,7 @@ def test_a_down_shuffle_after_which_every_lane_stores():
     results = set()
     for seed in range(4):  # and without the full check, schedules disagree
         total = np.zeros(1, np.float32)
-        ReplayKernel(kernel).launch(1, 32, (np.arange(32, dtype=np.float32), total), schedule_seed=seed)
+        EmulatedKernel(kernel).launch(1, 32, (np.arange(32, dtype=np.float32), total), schedule_seed=seed)
         results.add(float(total[0]))
     assert len(results) > 1
 
@@ -377,7 +377,7 @@ def test_a_shuffle_does_not_order_memory_but_syncwarp_does():
 
     found(unordered, DataRace, 32, np.zeros(32), check="full")
     y = np.zeros(32)
-    ReplayKernel(ordered, check="full").launch(1, 32, (y,), schedule_seed=4)
+    EmulatedKernel(ordered, check="full").launch(1, 32, (y,), schedule_seed=4)
     np.testing.assert_array_equal(y, np.arange(32) ^ 1)
 
 
@@ -404,7 +404,7 @@ def test_syncwarp_of_half_a_warp_orders_that_half_alone():
         y[t] = s[t ^ partner]  # here
 
     found(kernel, DataRace, 32, np.zeros(32), 16, check="full")
-    ReplayKernel(kernel, check="full").launch(1, 32, (np.zeros(32), 8))
+    EmulatedKernel(kernel, check="full").launch(1, 32, (np.zeros(32), 8))
 
 
 def test_a_described_intrinsic_is_followed():
@@ -442,7 +442,7 @@ def test_vectors_in_shared_memory_are_followed():
             y[0] = load_part(vectors, int64(5))[0]  # here
 
     y = np.zeros(32, np.float32)
-    ReplayKernel(kernel, check="full").launch(1, 32, (y, 4), dynamic_shared_bytes=512)
+    EmulatedKernel(kernel, check="full").launch(1, 32, (y, 4), dynamic_shared_bytes=512)
     assert (y == np.arange(32)).all()
     assert found(kernel, DataRace, 32, y, 2, check="full", dynamic_shared_bytes=512).thread == 1
     assert found(kernel, OutOfBounds, 32, y, 4, check="full", dynamic_shared_bytes=508).thread == 31
@@ -469,7 +469,7 @@ def exchange(y, sent, at_home):
     y[cuda.blockIdx.x * 64 + t] = numbers[0] + numbers[1] + numbers[2] + numbers[3]
 
 
-def test_the_kernels_and_the_replay_agree_where_a_cluster_s_memories_lie():
+def test_the_kernels_and_the_emulator_agree_where_a_cluster_s_memories_lie():
     assert nv.BLOCK_SPAN == machine.BLOCK_SPAN
     assert nv.MOST_BLOCKS == machine.MOST_BLOCKS
 
@@ -477,7 +477,7 @@ def test_the_kernels_and_the_replay_agree_where_a_cluster_s_memories_lie():
 def test_blocks_of_a_cluster_send_each_other_words():
     for schedule_seed in (None, 1, 2, 3):
         y = np.zeros(8 * 64, np.int32)
-        ReplayKernel(exchange).launch(8, 64, (y, 4, False), cluster=4, schedule_seed=schedule_seed)
+        EmulatedKernel(exchange).launch(8, 64, (y, 4, False), cluster=4, schedule_seed=schedule_seed)
         assert (y[:256] == 0 + 1 + 2 + 3).all()
         assert (y[256:] == 4 + 5 + 6 + 7).all()
 
@@ -489,8 +489,8 @@ def test_words_that_never_come_are_waited_for_in_vain():
 
 
 def test_a_block_that_does_not_wait_for_its_cluster():
-    with pytest.raises(ReplayError) as caught:
-        ReplayKernel(exchange).launch(4, 64, (np.zeros(4 * 64, np.int32), 4, True), cluster=4)
+    with pytest.raises(EmulatorError) as caught:
+        EmulatedKernel(exchange).launch(4, 64, (np.zeros(4 * 64, np.int32), 4, True), cluster=4)
     assert type(caught.value) in (DivergentBarrier, NeverTrue)
 
 
@@ -506,12 +506,12 @@ def test_a_block_that_does_not_wait_for_its_cluster():
 )
 def test_clusters_that_are_refused(grid, block, options):
     with pytest.raises(ValueError, match="cluster"):
-        ReplayKernel(exchange).launch(grid, block, (np.zeros(4 * 64, np.int32), 4, False), **options)
+        EmulatedKernel(exchange).launch(grid, block, (np.zeros(4 * 64, np.int32), 4, False), **options)
 
 
 def test_clusters_are_refused_in_the_full_check():
     with pytest.raises(ValueError, match="in the fast check"):
-        ReplayKernel(exchange, check="full").launch(4, 64, (np.zeros(4 * 64, np.int32), 4, False), cluster=4)
+        EmulatedKernel(exchange, check="full").launch(4, 64, (np.zeros(4 * 64, np.int32), 4, False), cluster=4)
 
 
 # --- forms that are refused ------------------------------------------------------------------------------------------
@@ -600,11 +600,11 @@ def test_wrong_launches_are_refused():
         pass
 
     with pytest.raises(ValueError, match="1 to 1024 threads"):
-        ReplayKernel(kernel).launch(1, 1025, (1,))
+        EmulatedKernel(kernel).launch(1, 1025, (1,))
     with pytest.raises(TypeError, match="takes 1 arguments, 2 given"):
-        ReplayKernel(kernel).launch(1, 32, (1, 2))
+        EmulatedKernel(kernel).launch(1, 32, (1, 2))
     with pytest.raises(ValueError, match="check is"):
-        ReplayKernel(kernel, check="slow")
+        EmulatedKernel(kernel, check="slow")
 
 
 def test_shared_memory_that_an_undescribed_intrinsic_may_have_written_is_not_reported():
@@ -617,7 +617,7 @@ def test_shared_memory_that_an_undescribed_intrinsic_may_have_written_is_not_rep
         cuda.syncthreads()
         y[t] = s[t]  # here
 
-    ReplayKernel(kernel, check="full").launch(1, 64, (np.zeros(64), True))
+    EmulatedKernel(kernel, check="full").launch(1, 64, (np.zeros(64), True))
     found(kernel, UninitializedRead, 64, np.zeros(64), False, check="full")
 
 
@@ -638,11 +638,11 @@ def test_arrays_too_large_to_copy_cost_the_line_of_a_fault_and_nothing_else(monk
         x[cuda.threadIdx.x + 1] = 1
 
     x = np.zeros(4)
-    monkeypatch.setattr("numba_kernels.replay.launch.MOST_REPEATED", x.nbytes - 1)
+    monkeypatch.setattr("numba_kernels.emulator.launch.MOST_REPEATED", x.nbytes - 1)
     with pytest.raises(OutOfBounds, match="thread 3") as caught:
-        ReplayKernel(kernel, check="fast").launch(1, 4, (x,))
+        EmulatedKernel(kernel, check="fast").launch(1, 4, (x,))
     assert not caught.value.line
-    monkeypatch.setattr("numba_kernels.replay.launch.MOST_REPEATED", x.nbytes)
+    monkeypatch.setattr("numba_kernels.emulator.launch.MOST_REPEATED", x.nbytes)
     with pytest.raises(OutOfBounds) as caught:
-        ReplayKernel(kernel, check="fast").launch(1, 4, (x,))
+        EmulatedKernel(kernel, check="fast").launch(1, 4, (x,))
     assert caught.value.line

@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from numba_kernels.replay import ReplayKernel, UnsupportedKernel, disk
+from numba_kernels.emulator import EmulatedKernel, UnsupportedKernel, disk_cache
 
 PROGRAM = """
 import sys
@@ -17,12 +17,12 @@ import numpy as np
 from llvmlite import ir
 from numba import cuda, types
 from numba.extending import intrinsic
-from numba_kernels.replay import OutOfBounds, ReplayKernel, launch
+from numba_kernels.emulator import OutOfBounds, EmulatedKernel, launch
 
 {definitions}
 
 x = np.arange(64.0)
-kernel = ReplayKernel(make())
+kernel = EmulatedKernel(make())
 kernel.launch(1, 64, (x,))
 assert np.array_equal(x, {expected}), x
 try:
@@ -56,7 +56,7 @@ def run(tmp_path):
     def run_program(definitions, expected):
         file = tmp_path / "program.py"
         file.write_text(textwrap.dedent(PROGRAM).format(definitions=definitions, expected=expected))
-        environment = {**os.environ, disk.VARIABLE: str(tmp_path / "kept"), "PYTHONPATH": os.getcwd()}
+        environment = {**os.environ, disk_cache.VARIABLE: str(tmp_path / "kept"), "PYTHONPATH": os.getcwd()}
         done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -78,7 +78,7 @@ CHAINS = """
 import sys
 import numpy as np
 from numba import cuda
-from numba_kernels.replay import ReplayKernel
+from numba_kernels.emulator import EmulatedKernel
 
 def make(factor):
     @cuda.jit(device=True)
@@ -94,7 +94,7 @@ def make(factor):
 for factor in map(int, sys.argv[1:]):
     x = np.ones(32, np.int64)
     function, expected = make(factor)
-    kernel = ReplayKernel(function)
+    kernel = EmulatedKernel(function)
     kernel.launch(1, 32, (x,))
     assert (x == expected).all(), (x[0], expected)
     print(sum(kernel._get().entry.stats.cache_hits.values()))
@@ -107,7 +107,7 @@ def test_what_two_processes_compiled_a_third_can_load_together(tmp_path, loaded)
     steps = "\n".join(f"        v = (v * factor + {k}) % {1009 + k}" for k in range(100))
     file = tmp_path / "program.py"
     file.write_text(CHAINS.format(loaded=loaded, steps=steps))
-    environment = {**os.environ, disk.VARIABLE: str(tmp_path / "kept"), "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, disk_cache.VARIABLE: str(tmp_path / "kept"), "PYTHONPATH": os.getcwd()}
     for factors, hits in (("2", "0"), ("3", "0"), ("2 3", "1 1")):
         command = [sys.executable, str(file), *factors.split()]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -119,17 +119,17 @@ def test_a_digest_tells_values_apart_and_not_objects():
     def make(value):
         return lambda: value
 
-    assert disk.digest(make(1)) == disk.digest(make(1))
+    assert disk_cache.digest(make(1)) == disk_cache.digest(make(1))
     values = [1, 1.0, True, "1", None, np.float32(1), np.float64(1), (1,), ((1,),), -0.0, 0.0, np.dtype("f4"), np.float32]
-    assert len({disk.digest(make(v)) for v in values}) == len(values)
+    assert len({disk_cache.digest(make(v)) for v in values}) == len(values)
 
 
 def test_what_cannot_be_digested_is_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv(disk.VARIABLE, str(tmp_path))
-    assert disk.entry_file("text", {"a": 1}) is not None
-    assert disk.entry_file("text", {"a": np.zeros(3)}) is None
-    monkeypatch.setenv(disk.VARIABLE, "")
-    assert disk.entry_file("text", {"a": 1}) is None
+    monkeypatch.setenv(disk_cache.VARIABLE, str(tmp_path))
+    assert disk_cache.entry_file("text", {"a": 1}) is not None
+    assert disk_cache.entry_file("text", {"a": np.zeros(3)}) is None
+    monkeypatch.setenv(disk_cache.VARIABLE, "")
+    assert disk_cache.entry_file("text", {"a": 1}) is None
 
 
 def test_a_function_whose_file_was_edited_since_is_refused_not_replaced_by_its_neighbour(tmp_path):
@@ -156,8 +156,8 @@ def choose(double):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     before = np.ones(2, np.float32)
-    ReplayKernel(module.choose(True)).launch(1, 2, args=(before,))
+    EmulatedKernel(module.choose(True)).launch(1, 2, args=(before,))
     assert before.tolist() == [2, 2]
     file.write_text(text.replace("*= 2", "*= 1").replace("from numba", "\n\n\n\n\nfrom numba"))
     with pytest.raises(UnsupportedKernel, match="changed since it was imported"):
-        ReplayKernel(module.choose(False)).launch(1, 2, args=(before,))
+        EmulatedKernel(module.choose(False)).launch(1, 2, args=(before,))

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numba.core.errors import NumbaError
 
-from . import disk, driver, machine, shadow
+from . import disk_cache, machine, races, scheduler
 from .errors import (
     CompileError,
     DataRace,
     DivergentBarrier,
     DivergentCollective,
+    EmulatorError,
     KernelException,
     MaskError,
     NeverTrue,
     OutOfBounds,
-    ReplayError,
     UninitializedRead,
 )
 from .locations import Location, location_of
@@ -74,9 +74,9 @@ class _Compiled:
         namespace: dict[str, Any] = {"kernel": self.kernel, "__name__": __name__}
         for name in ("peek", "poke", "borrow", "thread_image", "fill_bytes"):
             namespace[name] = getattr(machine, name)
-        # Lines are numbered by process, so only the form that doesn't record them is kept on disk.
-        file = disk.entry_file(text, {**namespace, "kernel": self._content()}) if mode == "fast" else None
-        exec(compile(text, str(file or f"<replay of {self.program.name}>"), "exec"), namespace)
+        # Lines are numbered by process, so only the form that doesn't record them is kept on disk_cache.
+        file = disk_cache.entry_file(text, {**namespace, "kernel": self._content()}) if mode == "fast" else None
+        exec(compile(text, str(file or f"<emulated {self.program.name}>"), "exec"), namespace)
         entry = namespace[f"{entry_name}_{self.program.tag}"]
         self.entry = njit(nogil=True, no_cfunc_wrapper=True, cache=file is not None)(entry)
         self.parameters = count
@@ -131,7 +131,7 @@ def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-class ReplayKernel:
+class EmulatedKernel:
     """A ``numba.cuda`` kernel that runs on the CPU, from the kernel's own source.
 
     ``function``: a plain Python function or a ``cuda.jit`` dispatcher. ``check``: ``"fast"`` finds divergent barriers and
@@ -173,9 +173,9 @@ class ReplayKernel:
         axis, and the fast check. The shared memory of block ``r`` lies ``r * machine.BLOCK_SPAN`` bytes from the first one's, and
         an intrinsic that waits says so (rewrite.py). With ``schedule_seed``, one warp then goes on more seldom than the others.
 
-        ``schedule_seed``: the order of warps and lanes between waits is drawn from it; None runs them in order. Raises a
-        :class:`ReplayError` that names kernel, line, block and thread (no line from the fast form beyond 512 MiB of arrays); the
-        arrays then hold what was written so far.
+        ``schedule_seed``: the order of warps and lanes between waits is drawn from it; None runs them in order. Raises
+        an :class:`EmulatorError` that names kernel, line, block and thread (no line from the fast form beyond 512 MiB of
+        arrays); the arrays then hold what was written so far.
         """
         made = self._get()
         program = made.program
@@ -197,7 +197,7 @@ class ReplayKernel:
         before = [a.copy() for a in arrays] if repeatable else []
         try:
             _Launch(made, *settings).run(tuple(args))
-        except ReplayError as error:
+        except EmulatorError as error:
             if error.line or not repeatable:
                 raise
             # The fast form doesn't record lines: run the same launch again, from the same memory, in the form that does.
@@ -226,7 +226,7 @@ class _Launch:
         self.env = np.zeros(Env.SIZE, np.int64)
         self.memory: list[Any] = []
         env, program = self.env, self.program
-        env[Env.LAYOUT] = driver.LAYOUT
+        env[Env.LAYOUT] = scheduler.LAYOUT
         env[[Env.GRID_X, Env.GRID_Y, Env.GRID_Z]] = grid
         env[[Env.DIM_X, Env.DIM_Y, Env.DIM_Z]] = block
         env[Env.DYNAMIC] = -(-program.static_bytes // 16) * 16
@@ -262,14 +262,14 @@ class _Launch:
         """Room for the full check's cells and clocks."""
         env = self.env
         env[Env.GRAIN] = self.program.grain
-        env[Env.SHADOW] = self.room(shadow.room_for_cells(int(env[Env.ARENA_BYTES]), self.program.grain))
-        env[Env.SEEN] = self.room(8 * shadow.WARP * self.threads)
+        env[Env.SHADOW] = self.room(races.room_for_cells(int(env[Env.ARENA_BYTES]), self.program.grain))
+        env[Env.SEEN] = self.room(8 * races.WARP * self.threads)
         table = []
-        for start, end, grain in shadow.regions_of(arrays):
-            table += [start, end, grain, self.room(shadow.room_for_cells(end - start, grain))]
+        for start, end, grain in races.regions_of(arrays):
+            table += [start, end, grain, self.room(races.room_for_cells(end - start, grain))]
         words = np.array([*table, 0], np.int64)
         self.memory.append(words)
-        env[Env.REGIONS], env[Env.REGION_COUNT] = words.ctypes.data, len(table) // shadow.REGION
+        env[Env.REGIONS], env[Env.REGION_COUNT] = words.ctypes.data, len(table) // races.REGION
 
     def run(self, args: tuple[Any, ...]) -> None:
         env = self.env.ctypes.data
@@ -285,7 +285,7 @@ class _Launch:
                 states = self.room(size * self.threads)
                 waits = self.room(16 * self.threads)
                 kinds = self.made.kinds.ctypes.data
-                fault = driver.run_grid(env, resume, image, first, states, size, kinds, waits, self.random.ctypes.data)
+                fault = scheduler.run_grid(env, resume, image, first, states, size, kinds, waits, self.random.ctypes.data)
                 if fault:
                     raise self.fault()
             else:
@@ -297,9 +297,9 @@ class _Launch:
                 file=self.program.file,
                 line=self.program.line,
             ) from error
-        except ReplayError:
+        except EmulatorError:
             raise
-        except shadow.Found as error:
+        except races.Found as error:
             raise self.found() from error
         except IndexError as error:
             raise self.error(OutOfBounds, str(error)) from error
@@ -311,8 +311,8 @@ class _Launch:
     # --- errors ------------------------------------------------------------------------------------------------------
 
     def error(
-        self, kind: type[ReplayError], reason: str, thread: int | None = None, location: Location | None = None
-    ) -> ReplayError:
+        self, kind: type[EmulatorError], reason: str, thread: int | None = None, location: Location | None = None
+    ) -> EmulatorError:
         """An error at the thread and line that run, or at others."""
         env = self.env
         where = location_of(int(env[Env.LOCATION])) if location is None else location
@@ -335,7 +335,7 @@ class _Launch:
         found = self.program.sites[site - 1]
         return f"thread {thread} waits at {found.call} in line {found.location.line}"
 
-    def found(self) -> ReplayError:
+    def found(self) -> EmulatorError:
         """The error for what the full check left in the environment."""
         fault, a, b, c, d = (int(v) for v in self.env[Env.FAULT : Env.FAULT_D + 1])
         if fault == Fault.UNINITIALIZED:
@@ -349,7 +349,7 @@ class _Launch:
         missing = "blocks of one launch are not ordered" if d else "there is no barrier between"
         return self.error(DataRace, f"{now} an element that {other} {before} in line {line}, and {missing}")
 
-    def fault(self) -> ReplayError:
+    def fault(self) -> EmulatorError:
         """The error for the fault that the driver left in the environment."""
         fault, a, b, c, d = (int(v) for v in self.env[Env.FAULT : Env.FAULT_D + 1])
         site = self.program.sites[b - 1]

@@ -21,7 +21,7 @@ from numba import int64, types
 from .machine import Env, base_address, njit, overload, peek, poke
 from .sites import Fault
 
-STAMP = 4  # words: interval (0: never), thread (NOBODY: an access that the replay can't see), clock, location
+STAMP = 4  # words: interval (0: never), thread (NOBODY: an access that the emulator can't see), clock, location
 CELL = 3 * STAMP  # write, first reader, second reader
 REGION = 4  # words: first address, end address, grain, address of the cells
 NOBODY = -1

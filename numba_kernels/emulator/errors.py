@@ -1,4 +1,4 @@
-"""What a replay can find. Every error names the kernel, the source line and, where there is one, the block and the thread.
+"""What the emulator can find. Every error names the kernel, the source line and, where there is one, the block and the thread.
 
 Imports nothing of the package.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 
-class ReplayError(RuntimeError):
-    """A replayed kernel did something that is wrong on a GPU, or that the replay cannot run.
+class EmulatorError(RuntimeError):
+    """An emulated kernel did something that is wrong on a GPU, or that the emulator cannot run.
 
     Attributes: ``kernel`` (function name), ``file`` and ``line`` (source position, ``line`` 0 where unknown), ``block``
     ((x, y, z) or None), ``thread`` (linear thread number in its block, or None), ``reason`` (one sentence).
@@ -35,41 +35,41 @@ class ReplayError(RuntimeError):
         super().__init__(f"{place}: {reason}")
 
 
-class UnsupportedKernel(ReplayError):
-    """The source has a form that the replay cannot rewrite. Raised before anything runs."""
+class UnsupportedKernel(EmulatorError):
+    """The source has a form that the emulator cannot rewrite. Raised before anything runs."""
 
 
-class CompileError(ReplayError):
+class CompileError(EmulatorError):
     """Numba refused the rewritten kernel for these argument types; its own message is part of the reason."""
 
 
-class DivergentBarrier(ReplayError):
+class DivergentBarrier(EmulatorError):
     """Some threads of the block wait at a barrier that others can never reach."""
 
 
-class DivergentCollective(ReplayError):
+class DivergentCollective(EmulatorError):
     """Lanes named in the mask of a shuffle, vote or ``syncwarp`` are not at that same site with that same mask."""
 
 
-class NeverTrue(ReplayError):
+class NeverTrue(EmulatorError):
     """Threads wait for something, and no thread is left that could bring it about."""
 
 
-class MaskError(ReplayError):
+class MaskError(EmulatorError):
     """A lane executes a warp collective without being in its mask, or reads a lane that takes no part in it."""
 
 
-class OutOfBounds(ReplayError):
+class OutOfBounds(EmulatorError):
     """An index lies outside its array."""
 
 
-class UninitializedRead(ReplayError):
+class UninitializedRead(EmulatorError):
     """Shared memory is read that nothing in this block has written (``check="full"``)."""
 
 
-class DataRace(ReplayError):
+class DataRace(EmulatorError):
     """Two threads touch one element, one of them writing, with no barrier between (``check="full"``)."""
 
 
-class KernelException(ReplayError):
+class KernelException(EmulatorError):
     """The kernel raised; the exception is the ``__cause__``."""

@@ -2,7 +2,7 @@
 
 Numba's own file cache does the storing. It keys by file and line, so each kernel's entry is given a file of its own whose
 name is a digest of all that its machine code depends on: the rewritten source, every captured value, the code of the
-intrinsics among them, the files of their packages. What can't be digested is not kept. ``NUMBA_KERNELS_REPLAY_CACHE`` names
+intrinsics among them, the files of their packages. What can't be digested is not kept. ``NUMBA_KERNELS_EMULATOR_CACHE`` names
 another directory; empty, nothing is kept.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
-VARIABLE = "NUMBA_KERNELS_REPLAY_CACHE"
+VARIABLE = "NUMBA_KERNELS_EMULATOR_CACHE"
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, numba.types.Type)
 
 

@@ -1,17 +1,17 @@
-"""What a replayed kernel computes: the values a GPU would give, for the right kernels."""
+"""What an emulated kernel computes: the values a GPU would give, for the right kernels."""
 
 import numpy as np
 import pytest
 from numba import cuda, float32, float64, int32, int64, uint16, uint32
 
-from numba_kernels.replay import KernelException, ReplayKernel
+from numba_kernels.emulator import EmulatedKernel, KernelException
 
 ALL = 0xFFFFFFFF
 BOTH = pytest.mark.parametrize("check", ["fast", "full"])
 
 
 def run(kernel, block, *args, grid=1, check="fast", **options):
-    ReplayKernel(kernel, check=check).launch(grid, block, args, **options)
+    EmulatedKernel(kernel, check=check).launch(grid, block, args, **options)
 
 
 # --- indices ---------------------------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def test_equal_kernels_share_their_compiled_form_and_different_constants_do_not(
         def kernel(y):
             y[cuda.grid(1)] = factor
 
-        return ReplayKernel(kernel)
+        return EmulatedKernel(kernel)
 
     first, second, third = make(1), make(1), make(2)
     y = np.zeros((3, 4))
@@ -427,7 +427,7 @@ def test_launches_on_many_threads_do_not_meet():
         partial = cuda.shared.array(2, float32)
         y[cuda.grid(1)] = block_sum(x[cuda.grid(1)], partial, 2)
 
-    shared = ReplayKernel(kernel)
+    shared = EmulatedKernel(kernel)
 
     def one(k):
         x, y = np.full(64 * 50, k, np.float32), np.zeros(64 * 50, np.float32)
