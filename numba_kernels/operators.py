@@ -1,4 +1,4 @@
-"""The public operators. Each states its formula, shapes and what it writes, and carries its declaration; the body follows from that.
+"""The public operators. Each states its formula, shapes and what it writes; its body follows from the declaration above it.
 
 Arrays may be NumPy (float32, float16, ``ml_dtypes.bfloat16``), torch CPU or CUDA tensors, or anything that speaks
 ``__cuda_array_interface__`` or DLPack. The last axis is the row; leading axes must flatten without a copy. Inside, everything is

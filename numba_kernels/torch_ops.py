@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from .declarations import OPERATORS, Flag, Number, Operator
+from .declarations import OPERATORS, Number, Operator
 from .runtime import arguments as check
 from .runtime import dispatch
 from .runtime.arrays import CPU, Array, format_of
@@ -41,16 +41,16 @@ def names(operator: Operator) -> tuple[str, str]:
 
 def schema(operator: Operator, *, mutating: bool) -> str:
     """The schema of one form: ``out`` first where it has one, every argument by position, the public function's defaults."""
-    kinds = {t.name: "Tensor" for t in operator.tensors}
-    kinds |= {p.name: {Number: "float", Flag: "bool"}[type(p)] for p in operator.parameters}
-    kinds |= {"contract": "str", "enable_pdl": "bool?"}
-    defaults = {name: "" if kind == "Tensor" else f"={operator.default(name)!r}" for name, kind in kinds.items()}
+    given = {t.name: f"Tensor {t.name}" for t in operator.tensors}
     results = "Tensor" if operator.returns_out else f"({', '.join('Tensor' for _ in operator.written)})"
     if mutating:
-        kinds = {"out": "Tensor", **kinds} if operator.returns_out else kinds
-        kinds |= {name: f"Tensor({letter}!)" for name, letter in zip(operator.written, "abc", strict=False)}
+        given = {"out": "Tensor out", **given} if operator.returns_out else given
+        given |= {name: f"Tensor({letter}!) {name}" for name, letter in zip(operator.written, "abc", strict=False)}
         results = "()"
-    return f"({', '.join(f'{kind} {name}{defaults.get(name, "")}' for name, kind in kinds.items())}) -> {results}"
+    kinds = {p.name: "float" if isinstance(p, Number) else "bool" for p in operator.parameters}
+    kinds |= {"contract": "str", "enable_pdl": "bool?"}
+    options = [f"{kind} {name}={operator.default(name)!r}" for name, kind in kinds.items()]
+    return f"({', '.join([*given.values(), *options])}) -> {results}"
 
 
 def define(operator: Operator) -> None:

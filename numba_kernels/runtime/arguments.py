@@ -129,7 +129,7 @@ def writable_rows(array: Array) -> Rows:
 
 
 def check_apart(operator: Operator, rows: Mapping[str, Rows]) -> None:
-    """Nothing that the operator writes shares memory with another argument; ``out`` may be the input where their rows are alike."""
+    """What the operator writes shares no memory with another argument; ``out`` may be the input where their rows are alike."""
     for one, other in combinations(rows, 2):
         if other in operator.written:
             _check_apart(rows[other], rows[one], may_be_same=other == "out" and one == "input" and not operator.halves_input)
@@ -143,4 +143,3 @@ def _check_apart(written: Rows, other: Rows, *, may_be_same: bool) -> None:
     if overlap(written, other):
         allowed = f"; {other.array.name} itself is allowed, a part of it is not" if may_be_same else ""
         raise ValueError(f"{written.array.name}: overlaps {other.array.name} in memory{allowed}")
-

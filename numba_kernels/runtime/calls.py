@@ -41,7 +41,7 @@ def operator(
 
 
 def make_call(operator: Operator, *, direct: bool = False) -> Callable[..., Any]:
-    """The function that runs ``operator``. ``direct``: PyTorch's dispatcher has seen the call and asks for the kernel, by position."""
+    """The function that runs ``operator``. ``direct``: PyTorch's dispatcher has seen the call; all goes by position."""
     known: dict[Hashable, tuple[Any, ...]] = {}
     name = f"{operator.name}_kernel" if direct else operator.name
     return make_function(

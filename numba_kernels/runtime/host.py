@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from .. import tuning
-from .arrays import Rows
 from ..compile import Spec, kernel_function
-from ..plans import Plan
 from ..emulator import EmulatedKernel
+from ..plans import Plan
+from .arrays import Rows
 
 
 def emulates() -> bool:

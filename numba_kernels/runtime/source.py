@@ -1,4 +1,4 @@
-"""Functions made from source text, as ``dataclasses`` makes ``__init__``: as fast as if written by hand, and seen in tracebacks."""
+"""Functions made from source text, as ``dataclasses`` makes ``__init__``: as fast as written by hand, and seen in tracebacks."""
 
 from __future__ import annotations
 
