@@ -21,7 +21,7 @@ from .rmsnorm import NormSpec, make_norm_kernel
 Spec = NormSpec | GatedSpec
 NORM_SIGNATURE = (types.uint64,) * 4 + (types.int64,) * 9
 GATED_SIGNATURE = (types.uint64,) * 2 + (types.int64,) * 4
-SOURCES = ("intrinsics.py", "reduction.py", "rmsnorm.py", "gated.py", "compile.py")
+SOURCES = ("backend/*.py", "kernels/*.py", "reduction.py", "rmsnorm.py", "gated.py", "compile.py")  # patterns in this folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ def _generation() -> str:
     """What the code depends on beside the spec: our sources and the compilers' versions."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for name in SOURCES:
-        digest.update((here / name).read_bytes())
+    for source in sorted(path for pattern in SOURCES for path in here.glob(pattern)):
+        digest.update(source.read_bytes())
     for package in ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-nvjitlink"):
         try:
             digest.update(f"{package} {importlib.metadata.version(package)}".encode())
