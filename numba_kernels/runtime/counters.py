@@ -14,8 +14,8 @@ from collections.abc import Hashable
 
 from cuda.bindings import driver
 
-from .intrinsics import COUNTERS
-from .trampoline import check
+from ..intrinsics import COUNTERS
+from .launcher import check
 
 PER_THREAD = 2  # the handle that means another stream in each thread
 NOT_CAPTURING = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
