@@ -1,4 +1,4 @@
-"""The storage formats: what an operator's arrays may hold. Everything that depends on a format's layout is derived from this table."""
+"""The storage formats: what an operator's arrays may hold. All that depends on a format's layout is derived from this table."""
 
 from __future__ import annotations
 

@@ -36,6 +36,24 @@ vector_add = _elementwise(lambda builder, a, b: builder.fadd(a, b))
 vector_mul = _elementwise(lambda builder, a, b: builder.fmul(a, b))
 
 
+def _every_second(first: int) -> Callable[..., Any]:
+    """``operation(vector) -> vector`` of half its elements."""
+
+    @intrinsic
+    def operation(typingctx, vector):
+        def codegen(context, builder, sig, args):
+            kept = elements(builder, args[0], sig.args[0].count)[first::2]
+            return make_tuple(context, builder, sig.return_type, kept)
+
+        return types.UniTuple(vector.dtype, vector.count // 2)(vector), codegen
+
+    return operation
+
+
+# The two parts of a vector of interleaved pairs: elements 0, 2, 4, … and 1, 3, 5, …
+vector_evens, vector_odds = _every_second(0), _every_second(1)
+
+
 @intrinsic
 def keep_if(typingctx, condition, vector):
     """The vector where the condition holds, zeros where not: no branch, so loads before it stay in flight together."""

@@ -17,7 +17,7 @@ from .codegen import I8, I16, I32, I64, asm, element_pointer, elements, make_tup
 from .conversions import Format, word_bits, words_in, words_type
 
 
-def place(context, builder, buffer_type, buffer, start, jump, itemsize: int, count: int):
+def place_of(context, builder, buffer_type, buffer, start, jump, itemsize: int, count: int):
     """A byte pointer to ``buffer[start + jump]``; on the CPU ``count`` elements from there are checked to lie inside.
 
     A pointer, not a sum of integers: the compiler would add the two positions before it scales them, for each jump anew.
@@ -44,6 +44,7 @@ def _pointer(builder, place, offset: int, kind: ir.Type):
 
 
 def is_buffer(kind) -> bool:
+    """Whether a value of Numba's type ``kind`` can be a buffer."""
     return isinstance(kind, types.Array) or kind == types.uint64
 
 
@@ -60,7 +61,7 @@ def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
             return None
 
         def codegen(context, builder, sig, args):
-            at = place(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
+            at = place_of(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
             if access * 8 < bits:
                 values = _load_halves(builder, at, words)
             elif access * 8 == bits:
@@ -76,6 +77,7 @@ def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
 
 
 def load_word(builder, place, offset: int, kind, align: int):
+    """One integer ``kind``, ``offset`` bytes past ``place``."""
     value = builder.load(_pointer(builder, place, offset, kind))
     value.align = align if on_gpu(builder) else 1
     return value
@@ -111,7 +113,7 @@ def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
             return None
 
         def codegen(context, builder, sig, args):
-            at = place(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
+            at = place_of(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
             values = elements(builder, args[3], words)
             if access * 8 < bits:
                 for k, word in enumerate(values):
@@ -130,6 +132,7 @@ def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
 
 
 def store_word(builder, place, offset: int, value, align: int) -> None:
+    """The counterpart of :func:`load_word`."""
     stored = builder.store(value, _pointer(builder, place, offset, value.type))
     stored.align = align if on_gpu(builder) else 1
 

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from .codegen import I32
 from .conversions import Format
-from .memory import is_buffer, load_word, place, store_word
+from .memory import is_buffer, load_word, place_of, store_word
 
 
 def make_read(fmt: Format) -> Callable[..., Any]:
@@ -24,7 +24,7 @@ def make_read(fmt: Format) -> Callable[..., Any]:
             return None
 
         def codegen(context, builder, sig, args):
-            at = place(context, builder, sig.args[0], args[0], args[1], I32(0), fmt.itemsize, 1)
+            at = place_of(context, builder, sig.args[0], args[0], args[1], I32(0), fmt.itemsize, 1)
             return fmt.widen(builder, load_word(builder, at, 0, ir.IntType(bits), fmt.itemsize), bits)[0]
 
         return types.float32(buffer, types.int64), codegen
@@ -41,7 +41,7 @@ def make_write(fmt: Format) -> Callable[..., Any]:
             return None
 
         def codegen(context, builder, sig, args):
-            at = place(context, builder, sig.args[0], args[0], args[1], I32(0), fmt.itemsize, 1)
+            at = place_of(context, builder, sig.args[0], args[0], args[1], I32(0), fmt.itemsize, 1)
             store_word(builder, at, 0, fmt.narrow(builder, [args[2]]), fmt.itemsize)
             return context.get_dummy_value()
 

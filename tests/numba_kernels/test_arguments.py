@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import numba_kernels
-from numba_kernels import arguments, fused_add_rmsnorm, operators, rmsnorm, silu_and_mul
-from numba_kernels import arrays as arrays_module
-from numba_kernels.arrays import CPU
+from numba_kernels import fused_add_rmsnorm, rmsnorm, silu_and_mul
+from numba_kernels.runtime import arguments, calls
+from numba_kernels.runtime import arrays as arrays_module
+from numba_kernels.runtime.arrays import CPU
 
 from .rows import ADD_NORMS, DTYPES, NORMS, inputs_of
 
@@ -185,7 +186,7 @@ def test_an_argument_on_another_device_than_the_input_is_named(monkeypatch, op, 
     def describe(name, value):
         return replace(arrays_module.describe(name, value), device=device if name == elsewhere else 0)
 
-    monkeypatch.setattr(operators, "describe", describe)
+    monkeypatch.setattr(calls, "describe", describe)
     given = inputs_of(op, 2, 8, "fp32")
     out = {"out": np.ones((2, 8), np.float32)} if elsewhere == "out" else {}
     place = "the CPU" if device == CPU else "cuda:1"

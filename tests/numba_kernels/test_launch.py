@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from numba_kernels import launch, tuning
+from numba_kernels import tuning
 from numba_kernels.plans import NormPlan
+from numba_kernels.runtime import launch
 
 
 @pytest.mark.parametrize("rows", [1, 4096])
@@ -22,7 +23,7 @@ def test_the_largest_cluster_that_fits_is_taken(width, rows, holds, monkeypatch)
     monkeypatch.setattr(launch, "target", lambda device: target)
     monkeypatch.setattr(launch, "device_count", lambda: 1)
     monkeypatch.setattr(launch, "resident_grid", resident_grid)
-    monkeypatch.setattr(launch.trampoline, "make_record", lambda *_: np.zeros(1, np.int64))
+    monkeypatch.setattr(launch.launcher, "make_record", lambda *_: np.zeros(1, np.int64))
     plan = NormPlan(rows, width, width, width, width, "bf16", "bf16", True, False, False, 0.0, 0x358637BD)
     built = launch.Prepared(plan, 0, True)._build((0, 0, 0, 0), target)
     assert asked == sorted(asked, reverse=True)

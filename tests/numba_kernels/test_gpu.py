@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import numba_kernels
-from numba_kernels import launch
+from numba_kernels.runtime import launch
 from reference.arithmetic import evaluate, evaluate_f64
 from reference.contracts import contract
 

@@ -10,6 +10,27 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+TRACED: dict[str, Callable[..., Any]] = {}  # the public functions as calls of torch.ops.numba_kernels: torch_ops.py fills it
+_REGISTER: list[Callable[[], object]] = []
+
+
+def under_dynamo() -> bool:
+    """Whether TorchDynamo is reading the caller. torch_ops.py puts ``torch.compiler.is_dynamo_compiling`` in its place."""
+    return False
+
+
+def register_by(register: Callable[[], object]) -> None:
+    """``register`` defines ``torch.ops.numba_kernels``, when a call is the first to need it."""
+    _REGISTER[:] = [register]
+
+
+def traced(name: str) -> Callable[..., Any]:
+    """The public function ``name`` as a call of ``torch.ops.numba_kernels``."""
+    if not TRACED:
+        for register in _REGISTER:
+            register()
+    return TRACED[name]
+
 
 def _torch() -> Any:
     """torch, where the caller has imported it, or None."""
@@ -26,7 +47,7 @@ def modes() -> Callable[[], int]:
     return _torch()._C._len_torch_dispatch_stack
 
 
-def wants(*values: Any) -> bool:
+def wants(values: tuple[Any, ...]) -> bool:
     """Whether the dispatcher must see a call with these arguments."""
     tensors = _tensors(values)
     if not tensors:
@@ -37,19 +58,12 @@ def wants(*values: Any) -> bool:
     return any(core._dispatch_keys(tensor).has(core.DispatchKey.Python) for tensor in tensors)
 
 
-def traced(name: str) -> Callable[..., Any]:
-    """The public function ``name`` as a call of ``torch.ops.numba_kernels``."""
-    from .torch_ops import TRACED
-
-    return TRACED[name]
-
-
 def records(value: Any) -> bool:
     """Whether autograd would have to record what is written to ``value``."""
     return any(tensor.requires_grad and _torch().is_grad_enabled() for tensor in _tensors((value,)))
 
 
-def tell_written(*values: Any) -> None:
+def tell_written(values: tuple[Any, ...]) -> None:
     """Tells autograd which tensors were written, so that a backward pass that needs their old values fails."""
     tensors = _tensors(values)
     if tensors:

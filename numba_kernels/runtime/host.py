@@ -1,4 +1,4 @@
-"""Host arrays: on the CPU replay, or on the GPU with copies there and back."""
+"""Host arrays: on the CPU emulator, or on the GPU with copies there and back."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from . import tuning
+from .. import tuning
+from ..compile import Spec, kernel_function
+from ..emulator import EmulatedKernel
+from ..plans import Plan
 from .arrays import Rows
-from .compile import Spec, kernel_function
-from .plans import Plan
-from .replay import ReplayKernel
 
 
-def replays() -> bool:
-    """Whether host arrays run on the CPU replay: where there is no GPU, or ``NUMBA_KERNELS_DEVICE=cpu`` asks for it."""
+def emulates() -> bool:
+    """Whether host arrays run on the CPU emulator: where there is no GPU, or ``NUMBA_KERNELS_DEVICE=cpu`` asks for it."""
     if os.environ.get("NUMBA_KERNELS_DEVICE") == "cpu":
         return True
     from .launch import device_count
@@ -26,12 +26,12 @@ def replays() -> bool:
 
 
 @cache
-def _kernel(spec: Spec) -> ReplayKernel:
-    return ReplayKernel(kernel_function(spec))
+def _kernel(spec: Spec) -> EmulatedKernel:
+    return EmulatedKernel(kernel_function(spec))
 
 
-def replay(plan: Plan, rows: tuple[Rows, ...]) -> None:
-    """Run ``plan`` on the CPU replay, in the caller's own memory."""
+def emulate(plan: Plan, rows: tuple[Rows, ...]) -> None:
+    """Run ``plan`` on the CPU emulator, in the caller's own memory."""
     spec = plan.spec(tuning.REPLAY, (0,) * len(rows), False)  # the widest access: a CPU takes any address
     grid, shared = plan.shape(spec)
     arguments = plan.arguments(tuple(_words(r) for r in rows))
