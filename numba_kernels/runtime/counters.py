@@ -14,7 +14,7 @@ from collections.abc import Hashable
 
 from cuda.bindings import driver
 
-from ..intrinsics import COUNTERS
+from ..backend.tile_counter import TILE_COUNTERS
 from .launcher import check
 
 PER_THREAD = 2  # the handle that means another stream in each thread
@@ -36,5 +36,5 @@ def counter_for(stream: int) -> int | None:
     number = _NUMBERS.get(user)
     if number is None:
         with _GIVING:
-            number = _NUMBERS.setdefault(user, len(_NUMBERS)) if len(_NUMBERS) < COUNTERS else _NUMBERS.get(user)
+            number = _NUMBERS.setdefault(user, len(_NUMBERS)) if len(_NUMBERS) < TILE_COUNTERS else _NUMBERS.get(user)
     return number

@@ -54,7 +54,7 @@ def test_the_handle_of_every_threads_own_stream_has_a_counter_in_each_thread():
 
 
 def test_without_a_counter_left_known_streams_keep_theirs(captured, monkeypatch):
-    monkeypatch.setattr(counters, "COUNTERS", 2)
+    monkeypatch.setattr(counters, "TILE_COUNTERS", 2)
     assert [counters.counter_for(handle) for handle in (71, 72, 73, 71)] == [0, 1, None, 0]
     captured.add(71)
     assert counters.counter_for(71) is None
