@@ -21,7 +21,15 @@ from .rmsnorm import NormSpec, make_norm_kernel
 Spec = NormSpec | GatedSpec
 NORM_SIGNATURE = (types.uint64,) * 4 + (types.int64,) * 9
 GATED_SIGNATURE = (types.uint64,) * 2 + (types.int64,) * 4
-SOURCES = ("backend/*.py", "kernels/*.py", "reduction.py", "rmsnorm.py", "gated.py", "compile.py")  # patterns in this folder
+SOURCES = (
+    "backend/*.py",
+    "kernels/*.py",
+    "formats.py",
+    "reduction.py",
+    "rmsnorm.py",
+    "gated.py",
+    "compile.py",
+)  # patterns in this folder
 
 
 @dataclass(frozen=True, slots=True)

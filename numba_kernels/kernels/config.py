@@ -125,9 +125,38 @@ class GatedConfig:
 
 @dataclass(frozen=True, slots=True)
 class TextbookConfig:
-    """The textbook kernels' one knob: threads of a block, a multiple of 32, 1024 at most."""
+    """The textbook kernels' one knob: threads of a block, a multiple of 32, 1024 at most. This one is for norms."""
 
     threads: int = 256
+
+    cluster: ClassVar[int] = 1
+    persistent: ClassVar[bool] = False
+    blocks_per_processor: ClassVar[int] = 1
+    has_dynamic_shared: ClassVar[bool] = True
+    pdl: ClassVar[bool] = False
+
+    def grid(self, rows: int, width: int) -> tuple[int, int, int]:
+        """A block a row."""
+        return (rows, 1, 1)
+
+    def dynamic_shared_bytes(self, operation: Operation, width: int) -> int:
+        """The row in fp32."""
+        return 4 * width
+
+
+@dataclass(frozen=True, slots=True)
+class TextbookGatedConfig(TextbookConfig):
+    """The same for the gated activations."""
+
+    has_dynamic_shared: ClassVar[bool] = False
+
+    def grid(self, rows: int, width: int) -> tuple[int, int, int]:
+        """(rows, column blocks, 1); columns beyond the grid's limit are taken in a loop."""
+        return (rows, min(65535, -(-width // self.threads)), 1)
+
+    def dynamic_shared_bytes(self, operation: Operation, width: int) -> int:
+        """None is needed."""
+        return 0
 
 
 Operation = NormOperation | GatedOperation
