@@ -100,6 +100,7 @@ class Norm:
     buffers = ("input", "residual", "weight", "out")
 
     def plan(self, call: Checked) -> Plan:
+        from .kernels.config import NormOperation
         from .plans import NormPlan
 
         rows = call.rows
@@ -110,12 +111,14 @@ class Norm:
             x_stride=x.stride,
             residual_stride=rows.get("residual", x).stride,
             out_stride=rows.get("out", x).stride,
-            storage=x.array.format,
-            weight=weight.array.format,
-            adds_residual="residual" in rows,
-            rounds_sum=call.choices.get("R") == 1,
-            rounds_norm=call.choices["W"] == 1,
-            weight_bias=self.weight_bias,
+            operation=NormOperation(
+                adds_residual="residual" in rows,
+                storage=x.array.format,
+                weight=weight.array.format,
+                rounds_sum=call.choices.get("R") == 1,
+                rounds_norm=call.choices["W"] == 1,
+                weight_bias=self.weight_bias,
+            ),
             eps_bits=call.numbers["eps"],
         )
 
@@ -128,6 +131,7 @@ class Gated:
     buffers = ("input", "out")
 
     def plan(self, call: Checked) -> Plan:
+        from .kernels.config import GatedOperation
         from .plans import GatedPlan
 
         x, out = call.rows["input"], call.rows["out"]
@@ -136,9 +140,7 @@ class Gated:
             width=out.width,
             x_stride=x.stride,
             out_stride=out.stride,
-            storage=x.array.format,
-            activation=self.activation,
-            rounds_activation=call.choices["S"] == 1,
+            operation=GatedOperation(self.activation, x.array.format, rounding=f"S{call.choices['S']}"),
         )
 
 

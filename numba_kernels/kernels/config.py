@@ -73,10 +73,11 @@ class NormConfig:
         """Blocks of a launch, before those of a persistent kernel are limited to what the GPU holds."""
         return (-(-rows // self.rows_per_block) * self.cluster, 1, 1)
 
-    def dynamic_shared_bytes(self, operation: NormOperation, width: int) -> int:
+    def dynamic_shared_bytes(self, operation: Operation, width: int) -> int:
         """What a row kept in shared memory takes, in whole rounds of vectors, or the weight, where a block has row after row."""
         round_ = self.vectors_per_thread * self.threads_per_row * self.vector
         if self.cluster > 1:
+            assert isinstance(operation, NormOperation)
             return FORMATS[operation.weight].itemsize * round_
         return 4 * round_ * -(-width // round_) if self.row_in == "shared" else 0
 
@@ -118,7 +119,7 @@ class GatedConfig:
         vectors = width // self.vector
         return (-(-vectors // (self.lanes * self.vectors)), min(65535, -(-rows // self.rows)), 1)
 
-    def dynamic_shared_bytes(self, operation: GatedOperation, width: int) -> int:
+    def dynamic_shared_bytes(self, operation: Operation, width: int) -> int:
         """None is needed."""
         return 0
 
@@ -169,3 +170,7 @@ class Kernel:
 
     operation: Operation
     config: Config
+
+    def shape(self, rows: int, width: int) -> tuple[tuple[int, int, int], int]:
+        """The grid and the dynamic shared memory in bytes of a launch for rows of ``width``."""
+        return self.config.grid(rows, width), self.config.dynamic_shared_bytes(self.operation, width)

@@ -1,4 +1,4 @@
-"""Launching on a GPU: one loaded function per device and spec, with everything cached that can be (see launcher.py)."""
+"""Launching on a GPU: one loaded function per device and kernel, with everything cached that can be (see launcher.py)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from cuda.bindings import driver
 from cuda.core import Device, ObjectCode
 
-from ..compile import Spec, machine_code
+from ..backend.compile import machine_code
+from ..kernels.config import Config, Kernel
 from ..plans import NormPlan, Plan
-from ..rmsnorm import NormSpec
 from ..tuning import Target
 from . import launcher
 from .counters import counter_for
@@ -22,7 +22,7 @@ from .launcher import check
 
 PORTABLE_CLUSTER = 8  # blocks of the largest cluster that needs no permission
 INVALID_CONTEXT = int(driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
-_LOADED: dict[tuple[int, Spec], tuple[ObjectCode, int]] = {}
+_LOADED: dict[tuple[int, Kernel], tuple[ObjectCode, int]] = {}
 _LOADING = threading.Lock()
 
 
@@ -53,19 +53,19 @@ def target(device: int) -> Target:
     )
 
 
-def load(device: int, spec: Spec) -> int:
-    """The handle of ``spec``'s function on ``device``; a row kept in shared memory may take all that a block can have."""
+def load(device: int, kernel: Kernel) -> int:
+    """The handle of ``kernel``'s function on ``device``; a row kept in shared memory may take all that a block can have."""
     with _LOADING:
-        loaded = _LOADED.get((device, spec))
+        loaded = _LOADED.get((device, kernel))
         if loaded is None:
-            code = machine_code(spec, tuple(Device(device).compute_capability))
+            code = machine_code(kernel, tuple(Device(device).compute_capability))
             with current_device(device):
                 module = ObjectCode.from_cubin(code.cubin)
-                kernel = driver.CUkernel(int(module.get_kernel(code.entry).handle))
+                entry = driver.CUkernel(int(module.get_kernel(code.entry).handle))
                 # A context's own function launches 0.4 µs faster than the kernel that stands for it in every context.
-                status, function = driver.cuKernelGetFunction(kernel)
+                status, function = driver.cuKernelGetFunction(entry)
                 check(status)
-                if isinstance(spec, NormSpec) and (spec.row_in == "shared" or spec.cluster > 1):
+                if kernel.config.has_dynamic_shared:
                     status, static = driver.cuFuncGetAttribute(
                         driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function
                     )
@@ -73,26 +73,26 @@ def load(device: int, spec: Spec) -> int:
                     most = target(device).shared_bytes - static
                     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                     check(driver.cuFuncSetAttribute(function, attribute, most)[0])
-                if isinstance(spec, NormSpec) and spec.cluster > PORTABLE_CLUSTER:
+                if kernel.config.cluster > PORTABLE_CLUSTER:
                     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
                     check(driver.cuFuncSetAttribute(function, attribute, 1)[0])
-            loaded = _LOADED[device, spec] = (module, int(function))
+            loaded = _LOADED[device, kernel] = (module, int(function))
     return loaded[1]
 
 
-def resident_grid(device: int, function: int, spec: NormSpec, rows: int, shared: int) -> tuple[int, int, int]:
+def resident_grid(device: int, function: int, config: Config, rows: int, shared: int) -> tuple[int, int, int]:
     """A cluster for each row, or as many as ``device`` holds at once if that is less; none if it can't hold one.
 
     The driver is asked: its groups of multiprocessors are uneven (an H200 holds 14 clusters of 16 blocks where two share one of
     its 132), and a cluster that had to wait for another's end would double the launch's time.
     """
     with current_device(device):
-        config = launcher.launch_config((spec.cluster, 1, 1), spec.threads, shared, cluster=spec.cluster)
-        status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
+        launch = launcher.launch_config((config.cluster, 1, 1), config.threads, shared, cluster=config.cluster)
+        status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), launch)
     if status == driver.CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE:
         return (0, 1, 1)
     check(status)
-    return (min(rows, count) * spec.cluster, 1, 1)
+    return (min(rows, count) * config.cluster, 1, 1)
 
 
 def _is_current(device: int) -> bool:
@@ -160,21 +160,21 @@ class Prepared:
 
     def _build(self, addresses: tuple[int, ...], target: Target) -> _AnyVariant:
         plan = self._plan
-        spec = plan.spec(target, addresses, self._pdl)
-        grid, shared = plan.shape(spec)
-        function = load(self._device, spec)
-        if isinstance(plan, NormPlan) and isinstance(spec, NormSpec) and spec.cluster > 1:
-            grid = resident_grid(self._device, function, spec, plan.rows, shared)
+        kernel = plan.kernel(target, addresses, self._pdl)
+        grid, shared = plan.shape(kernel)
+        function, config = load(self._device, kernel), kernel.config
+        if isinstance(plan, NormPlan) and config.persistent:
+            grid = resident_grid(self._device, function, config, plan.rows, shared)
             if grid[0] == 0:
                 return self._build(addresses, replace(target, clusters=target.clusters // 2))
-            config = launcher.launch_config(grid, spec.threads, shared, pdl=spec.pdl, cluster=spec.cluster)
+            launch = launcher.launch_config(grid, config.threads, shared, pdl=config.pdl, cluster=config.cluster)
             return _DrawingVariant(
-                lambda counter: launcher.make_record(config, function, plan.arguments((), counter)),
+                lambda counter: launcher.make_record(launch, function, plan.arguments((), counter)),
                 lambda: self._build(addresses, replace(target, clusters=1)),
             )
-        config = launcher.launch_config(grid, spec.threads, shared, pdl=spec.pdl)
-        record = launcher.make_record(config, function, plan.arguments(()))
-        return _Variant(record.ctypes.data, (config, record))
+        launch = launcher.launch_config(grid, config.threads, shared, pdl=config.pdl, cluster=config.cluster)
+        record = launcher.make_record(launch, function, plan.arguments(()))
+        return _Variant(record.ctypes.data, (launch, record))
 
 
 @dataclass(frozen=True, slots=True)
