@@ -20,16 +20,19 @@ if TYPE_CHECKING:
 RESERVED_BYTES = 4 * 32  # of shared memory: a sum for each warp of the largest block
 
 
-def widest(device: int | None) -> int:
-    """Elements of the longest row that a norm takes on CUDA device number ``device``, or on the emulator (None)."""
+def widest(device: int | None = None) -> int:
+    """Elements of the longest row that a norm takes on CUDA device number ``device``.
+
+    None: for host arrays, on the emulator or, where there is a GPU, on the current one.
+    """
     from . import tuning
+    from .runtime import host, launch
 
-    if device is None:
-        target = tuning.EMULATOR
-    else:
-        from .runtime import launch
+    if device is None and not host.emulates():
+        from numba import cuda
 
-        target = launch.target(device)
+        device = cuda.get_current_device().id
+    target = tuning.EMULATOR if device is None else launch.target(device)
     return (target.shared_bytes - RESERVED_BYTES) // 4
 
 
@@ -48,32 +51,19 @@ class Textbook:
         """Raises ValueError for rows that are too wide."""
         from .kernels.config import TextbookConfig, TextbookGatedConfig
         from .plans import NormPlan
+        from .runtime.arrays import CPU
 
         plan = self.fast.plan(call)
         if not isinstance(plan, NormPlan):
             return replace(plan, config=TextbookGatedConfig())
-        most = widest(_device(call))
+        device = call.rows["input"].array.device
+        most = widest(None if device == CPU else device)
         if plan.width > most:
             raise ValueError(
                 f"input: rows of {plan.width} elements; the textbook kernels keep a row in the shared memory of a block, "
                 f"and {most} fit here"
             )
         return replace(plan, config=TextbookConfig())
-
-
-def _device(call: Checked) -> int | None:
-    """The number of the CUDA device that a call runs on; None for the emulator."""
-    from .runtime import host
-    from .runtime.arrays import CPU
-
-    device = call.rows["input"].array.device
-    if device != CPU:
-        return device
-    if host.emulates():
-        return None
-    from numba import cuda
-
-    return cuda.get_current_device().id
 
 
 def _textbook(operator: Operator) -> Callable[..., Any]:

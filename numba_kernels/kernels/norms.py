@@ -47,7 +47,6 @@ def make_norm_kernel(operation: NormOperation, config: NormConfig) -> Callable[.
     return make_block_kernel(operation, config) if config.threads_per_row > 32 else make_warp_kernel(operation, config)
 
 
-
 def _words_of_weight(operation: NormOperation, config: NormConfig) -> tuple[int, Any]:
     """How many words hold a thread's share of the weight, and their type."""
     weight = FORMATS[operation.weight]

@@ -137,13 +137,32 @@ def make_scale_round(operation: NormOperation, config: NormConfig) -> Callable[.
     storage = FORMATS[operation.storage]
     store, narrow = make_store(storage, config.vector, config.access), make_narrow(storage, config.vector)
     load_vector, load_weight = make_load_vector(operation, config), make_load_weight(operation, config)
-    scaled, get, (_, offset_of, inside, jump_of) = make_scaled(operation, config.vector), make_get(config.vector), make_ownership(config)
+    scaled, get, (_, offset_of, inside, jump_of) = (
+        make_scaled(operation, config.vector),
+        make_get(config.vector),
+        make_ownership(config),
+    )
     ADDS, SHARED, HELD = operation.adds_residual, config.row_in == "shared", config.vectors_per_thread
     VECTOR, THREADS = config.vector, config.threads
 
     @cuda.jit(device=True, inline="always")
     def scale_round(
-        values, row_values, slots, thread, x, x_mine, residual, residual_mine, rstd, weight, mine, out, out_mine, room, bias_bits, n
+        values,
+        row_values,
+        slots,
+        thread,
+        x,
+        x_mine,
+        residual,
+        residual_mine,
+        rstd,
+        weight,
+        mine,
+        out,
+        out_mine,
+        room,
+        bias_bits,
+        n,
     ):
         for i in range(HELD):
             if SHARED:
