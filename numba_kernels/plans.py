@@ -40,9 +40,7 @@ class NormPlan:
         strides = [s * size for s in (self.x_stride, self.residual_stride, self.out_stride)] if apart else []
         access = tuning.access_bytes(vector, size, x, residual, out, *strides)
         weight_access = tuning.access_bytes(vector, weight_size, weight)
-        config = tuning.norm_config(
-            operation, self.width, self.rows, target, access=access, weight_access=weight_access, pdl=pdl
-        )
+        config = tuning.norm_config(operation, self.width, self.rows, target, access=access, weight_access=weight_access, pdl=pdl)
         return Kernel(operation, config)
 
     def shape(self, kernel: Kernel) -> tuple[tuple[int, int, int], int]:
