@@ -1,4 +1,4 @@
-"""Which configuration a call gets. The summation tree depends on the width alone; threads, blocks and where the row waits are free.
+"""Which configuration a call gets. The summation tree depends on the width alone; who adds it and where the row waits are free.
 
 The thresholds, and what was measured for each on an H200, are in tuning_table.toml. benchmarks/tune.py measures them again.
 """

@@ -22,7 +22,7 @@ class NormOperation:
 
 @dataclass(frozen=True, slots=True)
 class NormConfig:
-    """How a norm kernel works. Sizes in elements, accesses in bytes; a warp tile is what a warp sums at once (see reduction.py)."""
+    """How a norm kernel works. Sizes in elements, accesses in bytes; for a warp tile see reduction.py."""
 
     vector: int  # elements that a thread handles together: 16 bytes where the width allows
     vectors_per_lane: int  # of one warp tile

@@ -11,15 +11,14 @@ from typing import Any
 
 from numba import cuda, float32, int32, int64, uint64
 
-from ..backend.clusters import arrive_and_expect, cluster_arrive, cluster_wait, init_mbarrier, send_to_block, wait_for_phase
-from ..backend.conversions import FORMATS, word_type, words_in
+from ..backend.clusters import cluster_arrive, cluster_wait, init_mbarrier, send_to_block, wait_for_phase
 from ..backend.tile_counter import take_tile
 from .config import NormConfig, NormOperation
-from .reduction import MAX_TILES, log2, make_send_sums, make_sum_in_block, make_sum_in_warp, make_sum_tiles
+from .reduction import MAX_TILES, log2, make_sum_in_block, make_sum_in_cluster, make_sum_in_warp
 from .row import (
     make_add_squares,
     make_begin,
-    make_keep_row,
+    make_keep_weights,
     make_load_row,
     make_loaded,
     make_look_ahead,
@@ -28,6 +27,7 @@ from .row import (
     make_scale_row_by_kept,
     make_store_sum,
     rstd_of,
+    words_of_weight,
 )
 from .streamed import make_streamed_kernel
 
@@ -47,19 +47,13 @@ def make_norm_kernel(operation: NormOperation, config: NormConfig) -> Callable[.
     return make_block_kernel(operation, config) if config.threads_per_row > 32 else make_warp_kernel(operation, config)
 
 
-def _words_of_weight(operation: NormOperation, config: NormConfig) -> tuple[int, Any]:
-    """How many words hold a thread's share of the weight, and their type."""
-    weight = FORMATS[operation.weight]
-    return config.vectors_per_thread * words_in(weight, config.vector), word_type(weight, config.vector)
-
-
 def make_block_kernel(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
     """A row by one block, in registers: what is loaded once is neither stored nor loaded again before it is scaled."""
     load_row, store_sum, scale_row = (make(operation, config) for make in (make_load_row, make_store_sum, make_scale_row))
     begin, look_ahead, loaded = make_begin(operation, config), make_look_ahead(operation, config), make_loaded(config)
     add_squares, sum_row, (first_of, *_) = make_add_squares(config), make_sum_in_block(config), make_ownership(config)
     ADDS, VALUES, TILES = operation.adds_residual, config.vectors_per_thread * config.vector, config.tiles_per_warp
-    WORDS, WORD = _words_of_weight(operation, config)
+    WORDS, WORD = words_of_weight(operation, config)
 
     def norm_kernel(
         x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits, counter
@@ -94,7 +88,7 @@ def make_warp_kernel(operation: NormOperation, config: NormConfig) -> Callable[.
     add_squares, sum_row, (first_of, *_) = make_add_squares(config), make_sum_in_warp(config), make_ownership(config)
     ADDS, VALUES, TILES = operation.adds_residual, config.vectors_per_thread * config.vector, config.tiles_per_warp
     LANES, LANE_BITS, ROWS, EXACT = config.lanes, log2(config.lanes), config.rows_per_block, config.exact
-    WORDS, WORD = _words_of_weight(operation, config)
+    WORDS, WORD = words_of_weight(operation, config)
 
     def norm_kernel(
         x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits, counter
@@ -125,53 +119,36 @@ def make_warp_kernel(operation: NormOperation, config: NormConfig) -> Callable[.
     return norm_kernel
 
 
-def _make_take_row(config: NormConfig) -> Callable[..., Any]:
-    """``take_row(next_rows, which, mbarriers, counter, rows)``: one thread takes the cluster's next row and tells every block."""
-    CLUSTER = config.cluster
-
-    @cuda.jit(device=True, inline="always")
-    def take_row(next_rows, which, mbarriers, counter, rows):
-        taken = take_tile(int32(counter), int32(rows))
-        for other in range(CLUSTER):
-            send_to_block(next_rows, int64(which), taken, int32(other), mbarriers, int64(2 + which))
-
-    return take_row
-
-
 def make_cluster_kernel(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
-    """A row by a cluster of blocks, which send each other their warp tiles' sums: a row too wide for one, or too long to wait for.
+    """A row by a cluster of blocks, which send each other their warp tiles' sums: for rows too wide, or too few, for one block.
 
-    Persistent: a cluster takes row after row, in their order in memory, with the weight kept in shared memory. Sums and rows taken
-    have two places, in turn, so that those of one row are read while those of the next are written.
+    Persistent: a cluster takes row after row, in their order in memory, and keeps the weight. Sums and the next row have two
+    places, in turn, so that those of one row are read while those of the next are written.
     """
     load_row, store_sum, scale_row = (make(operation, config) for make in (make_load_row, make_store_sum, make_scale_row_by_kept))
     begin, look_ahead, loaded = make_begin(operation, config), make_look_ahead(operation, config), make_loaded(config)
-    add_squares, (first_of, *_), keep_row = make_add_squares(config), make_ownership(config), make_keep_row(operation, config)
-    send_sums, take_row, CLUSTER, WARPS = make_send_sums(config), _make_take_row(config), config.cluster, config.warps
-    ALL, TILE = config.tiles_per_warp * WARPS * CLUSTER, 32 * config.vectors_per_lane * config.vector
-    sum_tiles, TILES, CLUSTER_BITS, TILE_BITS = make_sum_tiles(ALL), config.tiles_per_warp, log2(CLUSTER), log2(TILE)
-    ADDS, EXACT, PERSISTENT = operation.adds_residual, config.exact, config.persistent
-    VALUES, (WORDS, WORD) = config.vectors_per_thread * config.vector, _words_of_weight(operation, config)
+    add_squares, keep_weights, take_row = make_add_squares(config), make_keep_weights(operation, config), make_take_row(config)
+    (send_row, sum_row), (first_of, *_) = make_sum_in_cluster(config), make_ownership(config)
+    CLUSTER, CLUSTER_BITS, WARPS, PERSISTENT = config.cluster, log2(config.cluster), config.warps, config.persistent
+    ADDS, VALUES, TILES = operation.adds_residual, config.vectors_per_thread * config.vector, config.tiles_per_warp
+    WORDS, WORD = words_of_weight(operation, config)
 
     def norm_kernel(
         x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits, counter
     ):
         thread, block = int32(cuda.threadIdx.x), int32(cuda.blockIdx.x)
         lane, rank = int32(thread & 31), int32(block & (CLUSTER - 1))
-        warp, row = int32(rank * WARPS + (thread >> 5)), int64(block >> CLUSTER_BITS)
-        mbarriers = cuda.shared.array(4, uint64)
+        warp, row = int32(rank * WARPS + (thread >> 5)), int64(block >> CLUSTER_BITS)  # of the cluster, of the launch
+        mbarriers, tile_sums = cuda.shared.array(4, uint64), cuda.shared.array(2 * MAX_TILES, float32)
+        next_rows, kept = cuda.shared.array(2, int32), cuda.shared.array(0, WORD, alignment=16)
         if thread < 4:
             init_mbarrier(mbarriers, int64(thread))
         cluster_arrive()
         mine = first_of(warp, lane)
-        room = int32(width - mine)
-        leads = lane == 0 and warp == 0 and room > 0
+        room, piece = int32(width - mine), (width >> CLUSTER_BITS) & int64(-16)  # a piece of a later row, to be prefetched
         values, gains = cuda.local.array(VALUES, float32), cuda.local.array(WORDS, WORD)
         partial = cuda.local.array(TILES, float32)
-        tile_sums, next_rows = cuda.shared.array(2 * MAX_TILES, float32), cuda.shared.array(2, int32)
-        kept = cuda.shared.array(0, WORD, alignment=16)
-        piece = (width >> CLUSTER_BITS) & int64(-16)  # of a later row, that this block prefetches
-        begin(leads, weight, residual, row, residual_stride, width)
+        begin(lane == 0 and warp == 0 and room > 0, weight, residual, row, residual_stride, width)
         turn, going = int32(0), True
         while going:
             which, phase = int32(turn & 1), int32((turn >> 1) & 1)
@@ -184,24 +161,31 @@ def make_cluster_kernel(operation: NormOperation, config: NormConfig) -> Callabl
             add_squares(partial, values)
             if turn == 0:
                 cluster_wait()  # every block has started, so its shared memory may be written
-            if thread == 0:
-                arrive_and_expect(mbarriers, int64(which), int32(ALL))
-                if PERSISTENT:
-                    arrive_and_expect(mbarriers, int64(2 + which), int32(1))
-            send_sums(tile_sums, which * MAX_TILES, mbarriers, which, partial, warp, lane)
+            send_row(tile_sums, mbarriers, which, partial, warp, lane, thread)
             if turn == 0:
-                keep_row(kept, thread, weight, mine, room)
+                keep_weights(kept, thread, weight, mine, room)
             wait_for_phase(mbarriers, int64(which), phase)
             if PERSISTENT and thread == 0 and rank == 0:
                 take_row(next_rows, which, mbarriers, counter, rows)  # no sooner than its turn is near: rows start in order
-            tiles = int32(ALL) if EXACT else int32((width + (TILE - 1)) >> TILE_BITS)
-            rstd = rstd_of(sum_tiles(tile_sums, which * MAX_TILES, tiles, lane), share_bits, eps_bits)
+            rstd = rstd_of(sum_row(tile_sums, which, width, lane), share_bits, eps_bits)
             scale_row(values, rstd, kept, thread, out, out_mine, room, bias_bits)
-            going = PERSISTENT
             if PERSISTENT:
                 wait_for_phase(mbarriers, int64(2 + which), phase)
                 row = int64(cuda.gridDim.x >> CLUSTER_BITS) + next_rows[which]
                 turn += 1
-                going = row < rows
+            going = PERSISTENT and row < rows
 
     return norm_kernel
+
+
+def make_take_row(config: NormConfig) -> Callable[..., Any]:
+    """``take_row(next_rows, which, mbarriers, counter, rows)``: one thread takes the cluster's next row and tells every block."""
+    CLUSTER = config.cluster
+
+    @cuda.jit(device=True, inline="always")
+    def take_row(next_rows, which, mbarriers, counter, rows):
+        taken = take_tile(int32(counter), int32(rows))
+        for other in range(CLUSTER):
+            send_to_block(next_rows, int64(which), taken, int32(other), mbarriers, int64(2 + which))
+
+    return take_row

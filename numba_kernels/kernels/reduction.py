@@ -20,7 +20,7 @@ from typing import Any
 
 from numba import cuda, float32, int32, int64, uint32
 
-from ..backend.clusters import send_to_block
+from ..backend.clusters import arrive_and_expect, send_to_block
 from .config import NormConfig
 
 FULL_WARP = 0xFFFFFFFF
@@ -224,6 +224,32 @@ def make_sum_in_block(config: NormConfig) -> Callable[..., Any]:
             return sum_by_threads(tile_sums, total, warp, lane)
 
     return sum_row
+
+
+def make_sum_in_cluster(config: NormConfig) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """``send_row(tile_sums, mbarriers, which, partial, warp, lane, thread)`` and ``sum_row(tile_sums, which, width, lane)``.
+
+    Of a row that a cluster has: what every block sends to every block is there when mbarrier ``which`` (0 or 1) ends its phase.
+    A persistent kernel's next row is sent there too, and counted by mbarrier ``2 + which``.
+    """
+    ALL, EXACT, PERSISTENT = config.tiles_per_warp * config.warps * config.cluster, config.exact, config.persistent
+    TILE = 32 * config.vectors_per_lane * config.vector
+    TILE_BITS, send_sums, sum_tiles = log2(TILE), make_send_sums(config), make_sum_tiles(ALL)
+
+    @cuda.jit(device=True, inline="always")
+    def send_row(tile_sums, mbarriers, which, partial, warp, lane, thread):
+        if thread == 0:
+            arrive_and_expect(mbarriers, int64(which), int32(ALL))
+            if PERSISTENT:
+                arrive_and_expect(mbarriers, int64(2 + which), int32(1))
+        send_sums(tile_sums, which * MAX_TILES, mbarriers, which, partial, warp, lane)
+
+    @cuda.jit(device=True, inline="always")
+    def sum_row(tile_sums, which, width, lane):
+        tiles = int32(ALL) if EXACT else int32((width + (TILE - 1)) >> TILE_BITS)
+        return sum_tiles(tile_sums, which * MAX_TILES, tiles, lane)
+
+    return send_row, sum_row
 
 
 def make_sum_by_threads(config: NormConfig) -> Callable[..., Any]:

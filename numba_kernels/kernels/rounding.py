@@ -56,12 +56,9 @@ def make_normalised(operation: NormOperation, vector: int) -> Callable[..., Any]
 def make_scaled(operation: NormOperation, vector: int) -> Callable[..., Any]:
     """``scaled(h, rstd, weight_words, bias_bits) -> words``: the output. The weight's bias (Gemma's 1) is added in fp32."""
     storage, weight = FORMATS[operation.storage], FORMATS[operation.weight]
-    narrow, widen_weight, normalised = (
-        make_narrow(storage, vector),
-        make_widen(weight, vector),
-        make_normalised(operation, vector),
-    )
-    rounded_product, BIAS = make_rounded_product(storage, vector), float32(operation.weight_bias or 0.0)
+    narrow, widen_weight = make_narrow(storage, vector), make_widen(weight, vector)
+    normalised, rounded_product = make_normalised(operation, vector), make_rounded_product(storage, vector)
+    BIAS = float32(operation.weight_bias or 0.0)
 
     if operation.weight_bias is None:
 

@@ -24,8 +24,7 @@ def make_ownership(config: NormConfig) -> tuple[Callable[..., Any], ...]:
 
     ``first_of(warp, lane)`` is the first element of its first vector, ``offset_of(i)`` how far its ``i``-th lies from there.
     ``inside(i, room)`` tells whether that vector lies in the row, ``room`` elements of which lie from the first vector on.
-    ``jump_of(i, mine, room)`` is the offset for loading: a vector past the row's end gets the row's first, to be loaded and thrown
-    away.
+    ``jump_of(i, mine, room)`` is the offset for loading: past the row's end that of the row's first vector, loaded for nothing.
     """
     PER_LANE, WARPS, EXACT, VECTOR = config.vectors_per_lane, config.warps * config.cluster, config.exact, config.vector
 
@@ -91,6 +90,12 @@ def make_load_row(operation: NormOperation, config: NormConfig) -> Callable[...,
                 put(gains, int64(i), load_weight(weight, int64(mine), jump))
 
     return load_row
+
+
+def words_of_weight(operation: NormOperation, config: NormConfig) -> tuple[int, Any]:
+    """How many words hold a thread's share of the weight, and their type."""
+    weight = FORMATS[operation.weight]
+    return config.vectors_per_thread * words_in(weight, config.vector), word_type(weight, config.vector)
 
 
 def make_load_weight(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
@@ -196,17 +201,17 @@ def make_keep_weight(operation: NormOperation, config: NormConfig) -> tuple[Call
     return keep_weight, kept_weight
 
 
-def make_keep_row(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
-    """``keep_row(kept, thread, weight, mine, room)``: all of a thread's weight, for this row and those that its block has next."""
+def make_keep_weights(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
+    """``keep_weights(kept, thread, weight, mine, room)``: a thread's weight, for this row and its block's next ones."""
     load_weight, (keep_weight, _) = make_load_weight(operation, config), make_keep_weight(operation, config)
     (_, _, _, jump_of), HELD = make_ownership(config), config.vectors_per_thread
 
     @cuda.jit(device=True, inline="always")
-    def keep_row(kept, thread, weight, mine, room):
+    def keep_weights(kept, thread, weight, mine, room):
         for i in range(HELD):
             keep_weight(kept, thread, i, load_weight(weight, int64(mine), jump_of(i, mine, room)))
 
-    return keep_row
+    return keep_weights
 
 
 def make_scale_row_by_kept(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
@@ -272,12 +277,8 @@ def make_look_ahead(operation: NormOperation, config: NormConfig) -> Callable[..
 
     Memory works on it while this row waits for its sum. A cluster's blocks each ask for ``count`` elements from ``first`` on.
     """
-    ADDS, AHEAD, FIRST, ITEMSIZE = (
-        operation.adds_residual,
-        config.prefetch_ahead,
-        config.first_rows,
-        FORMATS[operation.storage].itemsize,
-    )
+    ADDS, ITEMSIZE = operation.adds_residual, FORMATS[operation.storage].itemsize
+    AHEAD, FIRST = config.prefetch_ahead, config.first_rows
 
     @cuda.jit(device=True, inline="always")
     def look_ahead(leads, x, x_stride, residual, residual_stride, row, rows, first, count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import cuda, float32, int32, int64, uint32
+from numba import cuda, float32, int32, int64
 
 from ..backend.arithmetic import keep_if
 from ..backend.conversions import FORMATS, make_narrow
@@ -22,8 +22,8 @@ def make_streamed_kernel(operation: NormOperation, config: NormConfig) -> Callab
     The row waits in ``cuda.shared``, as the textbook's does, or, where it doesn't fit, is read again.
     """
     load_round, keep_round = make_load_round(operation, config), make_keep_round(operation, config)
-    scale_round, add_squares = make_scale_round(operation, config), make_add_squares(config)
-    add_round, sum_row = make_sum_of_rounds(config)
+    get_round, scale_round = make_get_round(operation, config), make_scale_round(operation, config)
+    add_squares, (add_round, sum_row) = make_add_squares(config), make_sum_of_rounds(config)
     begin, loaded, (first_of, *_) = make_begin(operation, config), make_loaded(config), make_ownership(config)
     VALUES, TILES, WARPS = config.vectors_per_thread * config.vector, config.tiles_per_warp, config.warps
     TILE_BITS, HELD = log2(32 * config.vectors_per_lane * config.vector), config.vectors_per_thread
@@ -55,10 +55,8 @@ def make_streamed_kernel(operation: NormOperation, config: NormConfig) -> Callab
         loaded()
         rstd = rstd_of(sum_row(tile_sums, total, tiles, warp, lane), share_bits, eps_bits)
         for n in range(rounds):  # each thread scales what it summed
-            scale_round(
-                values, row_values, slots, thread, x, x_mine, residual, residual_mine,
-                rstd, weight, mine, out, out_mine, room, bias_bits, n,
-            )  # fmt: skip
+            get_round(values, row_values, slots, thread, x, x_mine, residual, residual_mine, mine, room, n)
+            scale_round(values, rstd, residual, residual_mine, weight, mine, out, out_mine, room, bias_bits, n)
 
     return norm_kernel
 
@@ -132,38 +130,13 @@ def make_sum_of_rounds(config: NormConfig) -> tuple[Callable[..., Any], Callable
     return add_round, sum_row
 
 
-def make_scale_round(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
-    """``scale_round(values, row_values, slots, thread, x, …, n)``: the output of round ``n``, from where the row waited."""
-    storage = FORMATS[operation.storage]
-    store, narrow = make_store(storage, config.vector, config.access), make_narrow(storage, config.vector)
-    load_vector, load_weight = make_load_vector(operation, config), make_load_weight(operation, config)
-    scaled, get, (_, offset_of, inside, jump_of) = (
-        make_scaled(operation, config.vector),
-        make_get(config.vector),
-        make_ownership(config),
-    )
-    ADDS, SHARED, HELD = operation.adds_residual, config.row_in == "shared", config.vectors_per_thread
-    VECTOR, THREADS = config.vector, config.threads
+def make_get_round(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
+    """``get_round(values, row_values, slots, thread, x, x_mine, residual, residual_mine, mine, room, n)``: h once more."""
+    load_vector, (_, _, _, jump_of) = make_load_vector(operation, config), make_ownership(config)
+    SHARED, HELD, VECTOR, THREADS = config.row_in == "shared", config.vectors_per_thread, config.vector, config.threads
 
     @cuda.jit(device=True, inline="always")
-    def scale_round(
-        values,
-        row_values,
-        slots,
-        thread,
-        x,
-        x_mine,
-        residual,
-        residual_mine,
-        rstd,
-        weight,
-        mine,
-        out,
-        out_mine,
-        room,
-        bias_bits,
-        n,
-    ):
+    def get_round(values, row_values, slots, thread, x, x_mine, residual, residual_mine, mine, room, n):
         for i in range(HELD):
             if SHARED:
                 slot = (n * HELD + i) * THREADS + thread
@@ -171,6 +144,20 @@ def make_scale_round(operation: NormOperation, config: NormConfig) -> Callable[.
                     values[i * VECTOR + j] = row_values[j * slots + slot]
             else:
                 put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, jump_of(n * HELD + i, mine, room)))
+
+    return get_round
+
+
+def make_scale_round(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
+    """``scale_round(values, rstd, residual, residual_mine, weight, mine, out, out_mine, room, bias_bits, n)``: the output."""
+    storage = FORMATS[operation.storage]
+    store, narrow = make_store(storage, config.vector, config.access), make_narrow(storage, config.vector)
+    scaled, load_weight = make_scaled(operation, config.vector), make_load_weight(operation, config)
+    (_, offset_of, inside, _), get = make_ownership(config), make_get(config.vector)
+    ADDS, SHARED, HELD = operation.adds_residual, config.row_in == "shared", config.vectors_per_thread
+
+    @cuda.jit(device=True, inline="always")
+    def scale_round(values, rstd, residual, residual_mine, weight, mine, out, out_mine, room, bias_bits, n):
         for i in range(HELD):
             offset = offset_of(n * HELD + i)
             if inside(n * HELD + i, room):
