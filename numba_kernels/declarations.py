@@ -27,7 +27,7 @@ class Role(Enum):
     WRITTEN_ROWS = auto()  # (…, width), read and written in place
     VECTOR = auto()  # (width,), read; of the rows' dtype or fp32
     HALVES = auto()  # (…, 2 · width), read: gate, then up
-    PAIRS = auto()  # (…, 2 · width), read: gate and up alternate
+    PAIRS = auto()  # (…, 2 · width), read: gate and up alternate, or are HALVES where the flag ``interleaved`` is False
 
     @property
     def double(self) -> bool:
@@ -100,6 +100,7 @@ class Norm:
     buffers: ClassVar[tuple[str, ...]] = ("input", "residual", "weight", "out")
 
     def plan(self, call: Checked) -> Plan:
+        from .kernels.config import NormOperation
         from .plans import NormPlan
 
         rows = call.rows
@@ -110,12 +111,14 @@ class Norm:
             x_stride=x.stride,
             residual_stride=rows.get("residual", x).stride,
             out_stride=rows.get("out", x).stride,
-            storage=x.array.format,
-            weight=weight.array.format,
-            adds_residual="residual" in rows,
-            rounds_sum=call.choices.get("R") == 1,
-            rounds_norm=call.choices["W"] == 1,
-            weight_bias=self.weight_bias,
+            operation=NormOperation(
+                adds_residual="residual" in rows,
+                storage=x.array.format,
+                weight=weight.array.format,
+                rounds_sum=call.choices.get("R") == 1,
+                rounds_norm=call.choices["W"] == 1,
+                weight_bias=self.weight_bias,
+            ),
             eps_bits=call.numbers["eps"],
         )
 
@@ -128,6 +131,7 @@ class Gated:
     buffers: ClassVar[tuple[str, ...]] = ("input", "out")
 
     def plan(self, call: Checked) -> Plan:
+        from .kernels.config import GatedOperation
         from .plans import GatedPlan
 
         x, out = call.rows["input"], call.rows["out"]
@@ -136,9 +140,13 @@ class Gated:
             width=out.width,
             x_stride=x.stride,
             out_stride=out.stride,
-            storage=x.array.format,
-            activation=self.activation,
-            rounds_activation=call.choices["S"] == 1,
+            parameters=tuple(call.numbers.values()),
+            operation=GatedOperation(
+                self.activation,
+                storage=x.array.format,
+                rounding=f"S{call.choices['S']}",
+                interleaved=call.flags.get("interleaved", False),
+            ),
         )
 
 

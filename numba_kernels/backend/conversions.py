@@ -9,44 +9,25 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ..formats import FORMATS as FORMATS
+from ..formats import Format
 from .codegen import F16, F32, I16, I32, asm, elements, make_tuple, on_gpu
 
 
-class Format:
-    """How one storage dtype keeps its values: itemsize in bytes, and the conversion of words to fp32 and back.
-
-    ``suffix`` is PTX's name of it; ``minus_zero`` and ``one`` are the bits of -0 and 1.
-    """
-
-    name: str
-    itemsize: int
-    suffix: str
-    minus_zero: int
-    one: int
+class _Float32:
+    """fp32 is fp32."""
 
     def widen(self, builder, word, bits: int) -> list:
         """The fp32 values in one word of ``bits`` bits, first element first."""
-        raise NotImplementedError
+        return [builder.bitcast(word, F32)]
 
     def narrow(self, builder, values: list):
         """One word that holds the values, each rounded to nearest even."""
-        raise NotImplementedError
-
-
-class _Float32(Format):
-    name, itemsize = "fp32", 4
-    suffix, minus_zero, one = "f32", 0x80000000, 0x3F800000
-
-    def widen(self, builder, word, bits):
-        return [builder.bitcast(word, F32)]
-
-    def narrow(self, builder, values):
         return builder.bitcast(values[0], I32)
 
 
-class _BFloat16(Format):
-    name, itemsize = "bf16", 2
-    suffix, minus_zero, one = "bf16", 0x8000, 0x3F80
+class _BFloat16:
+    """bf16 is the upper half of fp32."""
 
     def widen(self, builder, word, bits):
         if bits == 16:
@@ -74,9 +55,8 @@ class _BFloat16(Format):
         return builder.select(builder.fcmp_unordered("uno", value, value), I32(0x7FFF), rounded)
 
 
-class _Float16(Format):
-    name, itemsize = "fp16", 2
-    suffix, minus_zero, one = "f16", 0x8000, 0x3C00
+class _Float16:
+    """fp16 is LLVM's half."""
 
     def widen(self, builder, word, bits):
         if bits == 16:
@@ -96,7 +76,17 @@ class _Float16(Format):
         return builder.or_(halves[0], builder.shl(halves[1], I32(16)))
 
 
-FORMATS: dict[str, Format] = {f.name: f for f in (_Float32(), _BFloat16(), _Float16())}
+_CONVERSIONS: dict[str, Any] = {"fp32": _Float32(), "bf16": _BFloat16(), "fp16": _Float16()}
+
+
+def widen_word(fmt: Format, builder, word, bits: int) -> list:
+    """The fp32 values in one word of ``bits`` bits, first element first."""
+    return _CONVERSIONS[fmt.name].widen(builder, word, bits)
+
+
+def narrow_word(fmt: Format, builder, values: list):
+    """One word that holds the fp32 values, each rounded to nearest even."""
+    return _CONVERSIONS[fmt.name].narrow(builder, values)
 
 
 def word_bits(fmt: Format, count: int) -> int:
@@ -126,7 +116,7 @@ def make_widen(fmt: Format, count: int) -> Callable[..., Any]:
     @intrinsic
     def widen(typingctx, vector):
         def codegen(context, builder, sig, args):
-            values = [v for w in elements(builder, args[0], words) for v in fmt.widen(builder, w, bits)]
+            values = [v for w in elements(builder, args[0], words) for v in widen_word(fmt, builder, w, bits)]
             return make_tuple(context, builder, sig.return_type, values)
 
         return types.UniTuple(types.float32, count)(words_type(fmt, count)), codegen
@@ -142,7 +132,7 @@ def make_narrow(fmt: Format, count: int) -> Callable[..., Any]:
     def narrow(typingctx, vector):
         def codegen(context, builder, sig, args):
             values = elements(builder, args[0], count)
-            packed = [fmt.narrow(builder, values[k : k + per_word]) for k in range(0, count, per_word)]
+            packed = [narrow_word(fmt, builder, values[k : k + per_word]) for k in range(0, count, per_word)]
             return make_tuple(context, builder, sig.return_type, packed)
 
         return words_type(fmt, count)(types.UniTuple(types.float32, count)), codegen
@@ -170,13 +160,13 @@ def _make_rounded(fmt: Format, count: int, operands: Callable[..., Any], plain: 
             for a, b in zip(*(elements(builder, vector, words_in(fmt, count)) for vector in args), strict=True):
                 if on_gpu(builder) and fmt.itemsize == 2:
                     first, second, third = operands(a, b, both)
-                    text = f"fma.rn.{fmt.suffix}{'x2' if per_word == 2 else ''} $0, $1, $2, $3;"
+                    text = f"fma.rn.{fmt.ptx}{'x2' if per_word == 2 else ''} $0, $1, $2, $3;"
                     register = "r" if per_word == 2 else "h"
                     constraints = f"={register},{register},{register},{register}"
                     found.append(asm(builder, text, kind, constraints, [first, second, third]))
                 else:
-                    pairs = zip(fmt.widen(builder, a, bits), fmt.widen(builder, b, bits), strict=True)
-                    found.append(fmt.narrow(builder, [plain(builder, x, y) for x, y in pairs]))
+                    pairs = zip(widen_word(fmt, builder, a, bits), widen_word(fmt, builder, b, bits), strict=True)
+                    found.append(narrow_word(fmt, builder, [plain(builder, x, y) for x, y in pairs]))
             return make_tuple(context, builder, sig.return_type, found)
 
         words = words_type(fmt, count)

@@ -13,8 +13,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ..formats import Format
 from .codegen import I8, I16, I32, I64, asm, element_pointer, elements, make_tuple, on_gpu
-from .conversions import Format, word_bits, words_in, words_type
+from .conversions import word_bits, words_in, words_type
 
 
 def place_of(context, builder, buffer_type, buffer, start, jump, itemsize: int, count: int):

@@ -9,8 +9,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ..formats import Format
 from .codegen import I32
-from .conversions import Format
+from .conversions import narrow_word, widen_word
 from .memory import is_buffer, load_word, place_of, store_word
 
 
@@ -25,7 +26,7 @@ def make_read(fmt: Format) -> Callable[..., Any]:
 
         def codegen(context, builder, sig, args):
             at = place_of(context, builder, sig.args[0], args[0], args[1], I32(0), fmt.itemsize, 1)
-            return fmt.widen(builder, load_word(builder, at, 0, ir.IntType(bits), fmt.itemsize), bits)[0]
+            return widen_word(fmt, builder, load_word(builder, at, 0, ir.IntType(bits), fmt.itemsize), bits)[0]
 
         return types.float32(buffer, types.int64), codegen
 
@@ -42,7 +43,7 @@ def make_write(fmt: Format) -> Callable[..., Any]:
 
         def codegen(context, builder, sig, args):
             at = place_of(context, builder, sig.args[0], args[0], args[1], I32(0), fmt.itemsize, 1)
-            store_word(builder, at, 0, fmt.narrow(builder, [args[2]]), fmt.itemsize)
+            store_word(builder, at, 0, narrow_word(fmt, builder, [args[2]]), fmt.itemsize)
             return context.get_dummy_value()
 
         return types.void(buffer, types.int64, types.float32), codegen
@@ -56,7 +57,7 @@ def make_rounded(fmt: Format) -> Callable[..., Any]:
     @intrinsic
     def rounded(typingctx, value):
         def codegen(context, builder, sig, args):
-            return fmt.widen(builder, fmt.narrow(builder, [args[0]]), 8 * fmt.itemsize)[0]
+            return widen_word(fmt, builder, narrow_word(fmt, builder, [args[0]]), 8 * fmt.itemsize)[0]
 
         return types.float32(types.float32), codegen
 

@@ -73,10 +73,11 @@ class NormConfig:
         """Blocks of a launch, before those of a persistent kernel are limited to what the GPU holds."""
         return (-(-rows // self.rows_per_block) * self.cluster, 1, 1)
 
-    def dynamic_shared_bytes(self, operation: NormOperation, width: int) -> int:
+    def dynamic_shared_bytes(self, operation: Operation, width: int) -> int:
         """What a row kept in shared memory takes, in whole rounds of vectors, or the weight, where a block has row after row."""
         round_ = self.vectors_per_thread * self.threads_per_row * self.vector
         if self.cluster > 1:
+            assert isinstance(operation, NormOperation)
             return FORMATS[operation.weight].itemsize * round_
         return 4 * round_ * -(-width // round_) if self.row_in == "shared" else 0
 
@@ -118,16 +119,45 @@ class GatedConfig:
         vectors = width // self.vector
         return (-(-vectors // (self.lanes * self.vectors)), min(65535, -(-rows // self.rows)), 1)
 
-    def dynamic_shared_bytes(self, operation: GatedOperation, width: int) -> int:
+    def dynamic_shared_bytes(self, operation: Operation, width: int) -> int:
         """None is needed."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class TextbookConfig:
-    """The textbook kernels' one knob: threads of a block, a multiple of 32, 1024 at most."""
+    """The textbook kernels' one knob: threads of a block, a multiple of 32, 1024 at most. This one is for norms."""
 
     threads: int = 256
+
+    cluster: ClassVar[int] = 1
+    persistent: ClassVar[bool] = False
+    blocks_per_processor: ClassVar[int] = 1
+    has_dynamic_shared: ClassVar[bool] = True
+    pdl: ClassVar[bool] = False
+
+    def grid(self, rows: int, width: int) -> tuple[int, int, int]:
+        """A block a row."""
+        return (rows, 1, 1)
+
+    def dynamic_shared_bytes(self, operation: Operation, width: int) -> int:
+        """The row in fp32."""
+        return 4 * width
+
+
+@dataclass(frozen=True, slots=True)
+class TextbookGatedConfig(TextbookConfig):
+    """The same for the gated activations."""
+
+    has_dynamic_shared: ClassVar[bool] = False
+
+    def grid(self, rows: int, width: int) -> tuple[int, int, int]:
+        """(rows, column blocks, 1); columns beyond the grid's limit are taken in a loop."""
+        return (rows, min(65535, -(-width // self.threads)), 1)
+
+    def dynamic_shared_bytes(self, operation: Operation, width: int) -> int:
+        """None is needed."""
+        return 0
 
 
 Operation = NormOperation | GatedOperation
@@ -140,3 +170,7 @@ class Kernel:
 
     operation: Operation
     config: Config
+
+    def shape(self, rows: int, width: int) -> tuple[tuple[int, int, int], int]:
+        """The grid and the dynamic shared memory in bytes of a launch for rows of ``width``."""
+        return self.config.grid(rows, width), self.config.dynamic_shared_bytes(self.operation, width)

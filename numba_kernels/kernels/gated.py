@@ -11,10 +11,11 @@ from typing import Any
 from numba import cuda, float32, int32, int64
 
 from ..backend.arithmetic import vector_evens, vector_mul, vector_odds
-from ..backend.conversions import FORMATS, float_from_bits, make_narrow, make_widen
+from ..backend.conversions import float_from_bits, make_narrow, make_widen
 from ..backend.dependent_launch import release_dependents, wait_for_predecessor
 from ..backend.memory import make_get, make_load, make_store, put
 from ..backend.scalars import make_rounded
+from ..formats import FORMATS
 from .activations import activation_of, make_activation, make_rounding
 from .config import GatedConfig, GatedOperation
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from numba import cuda, float32, int64
 
-from ..backend.arithmetic import divide, rsqrt
-from ..backend.conversions import FORMATS, float_from_bits
+from ..backend.arithmetic import divide, fma, rsqrt
+from ..backend.conversions import float_from_bits
 from ..backend.scalars import make_read, make_rounded, make_write
+from ..formats import FORMATS
 from .activations import activation_of, make_activation, make_rounding
 from .config import GatedOperation, NormOperation, TextbookConfig
 
@@ -23,19 +24,16 @@ FULL_WARP = 0xFFFFFFFF
 def make_textbook_norm(operation: NormOperation, config: TextbookConfig) -> Callable[..., Any]:
     """``h = x (+ residual); residual <- h; out <- h / sqrt(mean(h²) + eps) * (weight + bias)``. Grid: (rows,).
 
-    ``out`` may be ``x``. Launched as the fast kernels are, so with two parameters that it has no use for: the reciprocal of the
-    width and the number of a tile counter. ``eps_bits`` and ``bias_bits`` are the bits of fp32 values.
+    ``out`` may be ``x``; ``eps`` and ``bias`` are the bits of fp32 values. The fast kernels need ``share`` and ``counter``.
     """
-    read, read_weight = make_read(FORMATS[operation.storage]), make_read(FORMATS[operation.weight])
-    write, rounded = make_write(FORMATS[operation.storage]), make_rounded(FORMATS[operation.storage])
+    storage, weights, THREADS, WARPS = FORMATS[operation.storage], FORMATS[operation.weight], config.threads, config.threads // 32
+    read, read_weight, write, rounded = make_read(storage), make_read(weights), make_write(storage), make_rounded(storage)
     ADDS, R1, W1 = operation.adds_residual, operation.rounds_sum, operation.rounds_norm
-    THREADS, WARPS = config.threads, config.threads // 32
 
-    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, _, eps_bits, bias_bits, __):
+    def norm_kernel(x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share, eps, bias, counter):
         row_values = cuda.shared.array(0, float32)  # the row in fp32: its size is given at the launch
         warp_sums = cuda.shared.array(WARPS, float32)
-        thread = cuda.threadIdx.x
-        row = int64(cuda.blockIdx.x)  # 64 bits, as a place in memory may lie beyond 2^31 elements
+        thread, row = cuda.threadIdx.x, int64(cuda.blockIdx.x)  # 64 bits: memory may hold more than 2^31 elements
         x_row, residual_row, out_row = row * x_stride, row * residual_stride, row * out_stride
 
         # Neighbouring threads take neighbouring elements, so that a warp's accesses are one run of memory.
@@ -45,32 +43,27 @@ def make_textbook_norm(operation: NormOperation, config: TextbookConfig) -> Call
             if ADDS:
                 h += read(residual, residual_row + i)
                 write(residual, residual_row + i, h)
-                if R1:
-                    h = rounded(h)  # go on with the residual as it is stored
-            row_values[i] = h  # read again below, by the same thread: it saves a second trip to memory
-            total += h * h
-
-        # Sum over the warp's 32 lanes by shuffles: after each step a lane's sum covers twice as many lanes.
-        offset = 16
-        while offset > 0:
+            if R1:
+                h = rounded(h)  # go on with the sum as it is stored
+            row_values[i] = h  # for the same thread, below: it spares a second trip to memory
+            total = fma(h, h, total)
+        # Over the 32 lanes of a warp by shuffles: after each step, a lane's sum covers twice as many of them.
+        for offset in (16, 8, 4, 2, 1):
             total += cuda.shfl_xor_sync(FULL_WARP, total, offset)
-            offset //= 2
-
-        # Sum over the warps by shared memory. Every thread adds them up for itself, which spares a second barrier.
+        # Over the warps through shared memory. Every thread adds them up for itself, which spares a second barrier.
         if thread % 32 == 0:
             warp_sums[thread // 32] = total
         cuda.syncthreads()
         total = float32(0.0)
         for warp in range(WARPS):
             total += warp_sums[warp]
-        rstd = rsqrt(divide(total, float32(width)) + float_from_bits(eps_bits))
 
-        # Scale in fp32 and round once, to store.
+        rstd = rsqrt(divide(total, float32(width)) + float_from_bits(eps))
         for i in range(thread, width, THREADS):
             y = row_values[i] * rstd
             if W1:
                 y = rounded(y)  # once before the weight, too
-            write(out, out_row + i, y * (read_weight(weight, int64(i)) + float_from_bits(bias_bits)))
+            write(out, out_row + i, y * (read_weight(weight, int64(i)) + float_from_bits(bias)))
 
     return norm_kernel
 
@@ -78,17 +71,16 @@ def make_textbook_norm(operation: NormOperation, config: TextbookConfig) -> Call
 def make_textbook_gated(operation: GatedOperation, config: TextbookConfig) -> Callable[..., Any]:
     """``out = act(gate) * up``, ``gate`` and ``up`` the halves of a row of ``x``, or its even and odd columns.
 
-    Grid: (rows, column blocks). ``width`` is the output's; what follows are the bits of the activation's parameters, if it has any.
+    Grid: (rows, column blocks). ``width`` is the output's; after it come the bits of the activation's parameters, if it has any.
     """
-    read, write = make_read(FORMATS[operation.storage]), make_write(FORMATS[operation.storage])
-    rounded = make_rounded(FORMATS[operation.storage])
+    storage, THREADS, INTERLEAVED = FORMATS[operation.storage], config.threads, operation.interleaved
+    read, write, rounded, ROUNDS = make_read(storage), make_write(storage), make_rounded(storage), operation.rounding != "S0"
     active, factor = make_activation(operation.activation, operation.storage, make_rounding(operation.rounding, rounded))
-    THREADS, INTERLEAVED, ROUNDS = config.threads, operation.interleaved, operation.rounding != "S0"
 
     @cuda.jit(device=True, inline="always")
-    def gated_rows(x, out, x_stride, out_stride, width, first, second):
+    def gated_row(x, out, x_stride, out_stride, width, first, second):
         x_row, out_row = int64(cuda.blockIdx.x) * x_stride, int64(cuda.blockIdx.x) * out_stride
-        # A thread has one column, or several where the grid has not enough blocks for the row.
+        # A thread has one column, or several where the row has more than a grid's column blocks cover.
         for i in range(cuda.blockIdx.y * THREADS + cuda.threadIdx.x, width, cuda.gridDim.y * THREADS):
             gate = read(x, x_row + (2 * i if INTERLEAVED else i))
             up = read(x, x_row + (2 * i + 1 if INTERLEAVED else width + i))
@@ -100,18 +92,11 @@ def make_textbook_gated(operation: GatedOperation, config: TextbookConfig) -> Ca
     if activation_of(operation.activation).parameters:
 
         def gated_kernel(x, out, x_stride, out_stride, rows, width, first_bits, second_bits):
-            gated_rows(x, out, x_stride, out_stride, width, float_from_bits(first_bits), float_from_bits(second_bits))
+            gated_row(x, out, x_stride, out_stride, width, float_from_bits(first_bits), float_from_bits(second_bits))
 
     else:
 
         def gated_kernel(x, out, x_stride, out_stride, rows, width):
-            gated_rows(x, out, x_stride, out_stride, width, float32(0.0), float32(0.0))
+            gated_row(x, out, x_stride, out_stride, width, float32(0.0), float32(0.0))
 
     return gated_kernel
-
-
-def textbook_shape(rows: int, width: int, config: TextbookConfig, *, gated: bool) -> tuple[tuple[int, int, int], int]:
-    """The grid, and the dynamic shared memory in bytes."""
-    if gated:
-        return (rows, min(65535, -(-width // config.threads)), 1), 0
-    return (rows, 1, 1), 4 * width

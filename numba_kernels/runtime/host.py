@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import tuning
-from ..compile import Spec, kernel_function
+from ..backend.compile import kernel_function
 from ..emulator import EmulatedKernel
+from ..kernels.config import Kernel
 from ..plans import Plan
 from .arrays import Rows
 
@@ -26,16 +27,16 @@ def emulates() -> bool:
 
 
 @cache
-def _kernel(spec: Spec) -> EmulatedKernel:
-    return EmulatedKernel(kernel_function(spec))
+def _emulated(kernel: Kernel) -> EmulatedKernel:
+    return EmulatedKernel(kernel_function(kernel))
 
 
 def emulate(plan: Plan, rows: tuple[Rows, ...]) -> None:
     """Run ``plan`` on the CPU emulator, in the caller's own memory."""
-    spec = plan.spec(tuning.REPLAY, (0,) * len(rows), False)  # the widest access: a CPU takes any address
-    grid, shared = plan.shape(spec)
+    kernel = plan.kernel(tuning.EMULATOR, (0,) * len(rows), False)  # the widest access: a CPU takes any address
+    grid, shared = plan.shape(kernel)
     arguments = plan.arguments(tuple(_words(r) for r in rows))
-    _kernel(spec).launch(grid=grid, block=spec.threads, args=arguments, dynamic_shared_bytes=shared)
+    _emulated(kernel).launch(grid=grid, block=kernel.config.threads, args=arguments, dynamic_shared_bytes=shared)
 
 
 def stage(plan: Plan, rows: tuple[Rows, ...], written: tuple[bool, ...], enable_pdl: bool | None) -> None:

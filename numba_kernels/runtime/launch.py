@@ -12,9 +12,9 @@ import numpy as np
 from cuda.bindings import driver
 from cuda.core import Device, ObjectCode
 
-from ..compile import Spec, machine_code
+from ..backend.compile import machine_code
+from ..kernels.config import Config, Kernel
 from ..plans import NormPlan, Plan
-from ..rmsnorm import NormSpec
 from ..tuning import Target
 from . import launcher
 from .counters import counter_for
@@ -22,7 +22,7 @@ from .launcher import check
 
 PORTABLE_CLUSTER = 8  # blocks of the largest cluster that needs no permission
 INVALID_CONTEXT = int(driver.CUresult.CUDA_ERROR_INVALID_CONTEXT)
-_LOADED: dict[tuple[int, Spec], tuple[ObjectCode, int]] = {}
+_LOADED: dict[tuple[int, Kernel], tuple[ObjectCode, int]] = {}
 _LOADING = threading.Lock()
 
 
@@ -53,50 +53,48 @@ def target(device: int) -> Target:
     )
 
 
-def load(device: int, spec: Spec) -> int:
-    """The handle of ``spec``'s function on ``device``."""
+def load(device: int, kernel: Kernel) -> int:
+    """The handle of ``kernel``'s function on ``device``."""
     with _LOADING:
-        loaded = _LOADED.get((device, spec))
+        loaded = _LOADED.get((device, kernel))
         if loaded is None:
-            code = machine_code(spec, tuple(Device(device).compute_capability))
+            code = machine_code(kernel, tuple(Device(device).compute_capability))
             with current_device(device):
                 module = ObjectCode.from_cubin(code.cubin)
-                kernel = driver.CUkernel(int(module.get_kernel(code.entry).handle))
+                entry = driver.CUkernel(int(module.get_kernel(code.entry).handle))
                 # A context's own function launches 0.4 µs faster than the kernel that stands for it in every context.
-                status, function = driver.cuKernelGetFunction(kernel)
+                status, function = driver.cuKernelGetFunction(entry)
                 check(status)
-                _permit(device, function, spec)
-            loaded = _LOADED[device, spec] = (module, int(function))
+                _permit(device, function, kernel.config)
+            loaded = _LOADED[device, kernel] = (module, int(function))
     return loaded[1]
 
 
-def _permit(device: int, function: Any, spec: Spec) -> None:
-    """Allow ``function`` what a launch of ``spec`` may ask for: all the shared memory of a block, a cluster of more than 8."""
-    if not isinstance(spec, NormSpec):
-        return
+def _permit(device: int, function: Any, config: Config) -> None:
+    """Allow ``function`` what a launch may ask for: all the shared memory of a block, a cluster of more than 8."""
     attributes = driver.CUfunction_attribute
-    if spec.row_in == "shared" or spec.cluster > 1:
+    if config.has_dynamic_shared:
         status, static = driver.cuFuncGetAttribute(attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
         check(status)
         most = target(device).shared_bytes - static
         check(driver.cuFuncSetAttribute(function, attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)[0])
-    if spec.cluster > PORTABLE_CLUSTER:
+    if config.cluster > PORTABLE_CLUSTER:
         check(driver.cuFuncSetAttribute(function, attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)[0])
 
 
-def resident_grid(device: int, function: int, spec: NormSpec, rows: int, shared: int) -> tuple[int, int, int]:
+def resident_grid(device: int, function: int, config: Config, rows: int, shared: int) -> tuple[int, int, int]:
     """A cluster for each row, or as many as ``device`` holds at once if that is less; none if it can't hold one.
 
     The driver is asked: its groups of multiprocessors are uneven (an H200 holds 14 clusters of 16 blocks where two share one of
     its 132), and a cluster that had to wait for another's end would double the launch's time.
     """
     with current_device(device):
-        config = launcher.launch_config((spec.cluster, 1, 1), spec.threads, shared, cluster=spec.cluster)
-        status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), config)
+        launch = launcher.launch_config((config.cluster, 1, 1), config.threads, shared, cluster=config.cluster)
+        status, count = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function), launch)
     if status == driver.CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE:
         return (0, 1, 1)
     check(status)
-    return (min(rows, count) * spec.cluster, 1, 1)
+    return (min(rows, count) * config.cluster, 1, 1)
 
 
 def _is_current(device: int) -> bool:
@@ -164,21 +162,21 @@ class Prepared:
 
     def _build(self, addresses: tuple[int, ...], target: Target) -> _AnyVariant:
         plan = self._plan
-        spec = plan.spec(target, addresses, self._pdl)
-        grid, shared = plan.shape(spec)
-        function = load(self._device, spec)
-        if isinstance(plan, NormPlan) and isinstance(spec, NormSpec) and spec.cluster > 1:
-            grid = resident_grid(self._device, function, spec, plan.rows, shared)
+        kernel = plan.kernel(target, addresses, self._pdl)
+        grid, shared = plan.shape(kernel)
+        function, config = load(self._device, kernel), kernel.config
+        if isinstance(plan, NormPlan) and config.persistent:
+            grid = resident_grid(self._device, function, config, plan.rows, shared)
             if grid[0] == 0:
                 return self._build(addresses, replace(target, clusters=target.clusters // 2))
-            config = launcher.launch_config(grid, spec.threads, shared, pdl=spec.pdl, cluster=spec.cluster)
+            launch = launcher.launch_config(grid, config.threads, shared, pdl=config.pdl, cluster=config.cluster)
             return _PersistentVariant(
-                lambda counter: launcher.pack_arguments(config, function, plan.arguments((), counter)),
+                lambda counter: launcher.pack_arguments(launch, function, plan.arguments((), counter)),
                 lambda: self._build(addresses, replace(target, clusters=1)),
             )
-        config = launcher.launch_config(grid, spec.threads, shared, pdl=spec.pdl)
-        packed = launcher.pack_arguments(config, function, plan.arguments(()))
-        return _Variant(packed.ctypes.data, (config, packed))
+        launch = launcher.launch_config(grid, config.threads, shared, pdl=config.pdl, cluster=config.cluster)
+        packed = launcher.pack_arguments(launch, function, plan.arguments(()))
+        return _Variant(packed.ctypes.data, (launch, packed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@ import pytest
 from cuda.bindings.driver import CUresult
 
 from numba_kernels import tuning
+from numba_kernels.kernels.config import NormOperation
 from numba_kernels.plans import NormPlan
 from numba_kernels.runtime import launch
+
+OPERATION = NormOperation(adds_residual=True, storage="bf16", weight="bf16", rounds_sum=False, rounds_norm=False, weight_bias=0.0)
 
 
 @pytest.mark.parametrize("rows", [1, 4096])
@@ -18,17 +21,17 @@ from numba_kernels.runtime import launch
 def test_the_largest_cluster_that_fits_is_taken(width, rows, holds, monkeypatch):
     asked = []
 
-    def resident_grid(device, function, spec, rows, shared):
-        asked.append(spec.cluster)
-        return (spec.cluster if spec.cluster <= holds else 0, 1, 1)
+    def resident_grid(device, function, config, rows, shared):
+        asked.append(config.cluster)
+        return (config.cluster if config.cluster <= holds else 0, 1, 1)
 
     target = tuning.Target("sm_90", 227 * 1024, 132, clusters=16, pdl=True, bulk_prefetch=True)
-    monkeypatch.setattr(launch, "load", lambda device, spec: 0)
+    monkeypatch.setattr(launch, "load", lambda device, kernel: 0)
     monkeypatch.setattr(launch, "target", lambda device: target)
     monkeypatch.setattr(launch, "device_count", lambda: 1)
     monkeypatch.setattr(launch, "resident_grid", resident_grid)
     monkeypatch.setattr(launch.launcher, "pack_arguments", lambda *_: np.zeros(1, np.int64))
-    plan = NormPlan(rows, width, width, width, width, "bf16", "bf16", True, False, False, 0.0, 0x358637BD)
+    plan = NormPlan(OPERATION, rows, width, width, width, width, 0x358637BD)
     built = launch.Prepared(plan, 0, True)._build((0, 0, 0, 0), target)
     assert asked == sorted(asked, reverse=True)
     assert len(asked) <= 4
@@ -82,14 +85,14 @@ def two_devices(monkeypatch):
     monkeypatch.setattr(launch, "_primary_context", devices.context)
     monkeypatch.setattr(launch, "device_count", lambda: 2)
     monkeypatch.setattr(launch, "target", lambda device: tuning.Target("sm_90", 227 * 1024, 132, clusters=16, pdl=True))
-    monkeypatch.setattr(launch, "load", lambda device, spec: 7 + device)
+    monkeypatch.setattr(launch, "load", lambda device, kernel: 7 + device)
     monkeypatch.setattr(launch.launcher, "driver_entry", lambda: 0)
     monkeypatch.setattr(launch.launcher, "launch_norm", devices.enter)
     return devices
 
 
 def prepared(device):
-    return launch.Prepared(NormPlan(4, 64, 64, 64, 64, "bf16", "bf16", True, False, False, 0.0, 0x358637BD), device, None)
+    return launch.Prepared(NormPlan(OPERATION, 4, 64, 64, 64, 64, 0x358637BD), device, None)
 
 
 ADDRESSES = (16, 1024, 2048, 16)
@@ -144,8 +147,8 @@ def test_two_threads_launch_on_two_devices_at_once(two_devices):
 def test_the_counter_of_a_stream_is_asked_for_on_the_launchs_device(two_devices, monkeypatch):
     asked = []
     monkeypatch.setattr(launch, "counter_for", lambda stream: asked.append((stream, two_devices.cuCtxGetCurrent()[1])) or 5)
-    monkeypatch.setattr(launch, "resident_grid", lambda device, function, spec, rows, shared: (spec.cluster, 1, 1))
-    plan = NormPlan(4, 65536, 65536, 65536, 65536, "bf16", "bf16", True, False, False, 0.0, 0x358637BD)
+    monkeypatch.setattr(launch, "resident_grid", lambda device, function, config, rows, shared: (config.cluster, 1, 1))
+    plan = NormPlan(OPERATION, 4, 65536, 65536, 65536, 65536, 0x358637BD)
     with two_devices.current(0):
         launch.Prepared(plan, 1, None).launch(ADDRESSES, 0, 9)
     assert asked == [(9, 101)]
