@@ -6,9 +6,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-import cli
-from difftest import truth
+from difftest import cli
 from difftest.matrix import page, tables
+from difftest.verdict import truth
 from reference.arithmetic import evaluate
 from reference.contracts import contract
 from reference.oracle import correctly_rounded

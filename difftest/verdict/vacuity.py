@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import torch
 
-from difftest.verdict import judge
+from difftest.verdict.judge import judge
 from reference.arithmetic import biased_weight
 from reference.contracts import Contract
 from reference.operators import Operator

@@ -1,7 +1,4 @@
-"""The memory a candidate is called on: guard bands around every buffer and between rows, snapshots, poisoned outputs.
-
-Imports torch, `difftest.cases`, `difftest.dtypes` and `difftest.regimes`.
-"""
+"""The memory a candidate is called on: guard bands around every buffer and between rows, snapshots, poisoned outputs."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from difftest import regimes
-from difftest.cases import Case
-from difftest.dtypes import DTYPES, DType, bits
+from difftest.cases.case import Case
+from difftest.dtypes import DType, bits
 
 # Elements of poison before and after each buffer. 128 elements are 256 bytes or more, so a base without an offset keeps
 # the allocator's alignment of 64 bytes, and a stray 16-byte vector store on either side lands in the band.
@@ -114,18 +110,15 @@ def allocate(
     return Buffer(name, view, storage, base, length, stride, inside, bits(storage).clone())
 
 
-def allocate_output(case: Case, device: torch.device) -> Buffer:
+def allocate_output(case: Case) -> Buffer:
     """A poisoned buffer in the case's layout to hand over as `out`."""
     offset = 1 if "output" in case.misaligned else 0
-    return allocate("output", case.lead, case.width, DTYPES[case.dtype], device, padding=case.padding, offset=offset)
+    device = torch.device(case.device)
+    return allocate("output", case.lead, case.width, case.format, device, padding=case.padding, offset=offset)
 
 
-def allocate_inputs(case: Case, device: torch.device, values: Mapping[str, torch.Tensor] | None = None) -> dict[str, Buffer]:
-    """The case's inputs in its layout, filled with the values given, or with its regime's."""
-    dtype = DTYPES[case.dtype]
-    weight_dtype = DTYPES[case.weight_dtype or case.dtype]
-    if values is None:
-        values = regimes.draw(case.regime, case.operator, case.rows, case.width, dtype, weight_dtype, case.seed)
+def allocate_inputs(case: Case, values: Mapping[str, torch.Tensor]) -> dict[str, Buffer]:
+    """Buffers for the case's inputs in its layout on its device, filled with the values given."""
     buffers = {}
     for name in case.operator.inputs:
         weight = name == "weight"
@@ -133,8 +126,8 @@ def allocate_inputs(case: Case, device: torch.device, values: Mapping[str, torch
             name,
             () if weight else case.lead,
             values[name].shape[-1],
-            weight_dtype if weight else dtype,
-            device,
+            case.weight_format if weight else case.format,
+            torch.device(case.device),
             padding=0 if weight else case.padding,
             offset=1 if name in case.misaligned else 0,
         )

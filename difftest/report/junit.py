@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from difftest import summary
-from difftest.record import write_text
-from difftest.report import describe
-from difftest.session import Outcome
+from difftest.report import summary
+from difftest.report.files import write_text
+from difftest.report.terminal import describe
+from difftest.run.session import Outcome
 
 
 def write(path: Path, outcome: Outcome) -> None:

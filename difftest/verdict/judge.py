@@ -1,7 +1,7 @@
 """Does an output conform to a contract? Not a tolerance: fp32 rounding must be able to explain every bit of it.
 
 The criterion, its statistics and its false-alarm probability are set out in docs/verdict.md; every bound comes from
-`reference.bounds`. Imports torch, `reference` and `difftest.implied_rstd`.
+`reference.bounds`. Imports torch, `reference` and `difftest.verdict.rstd_interval`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from difftest.implied_rstd import RowEvidence, row_evidence
+from difftest.verdict.rstd_interval import RowEvidence, row_evidence
 from reference.arithmetic import Tensors
 from reference.attainable import activation_interval, gated_ends
 from reference.cells import rounding_cell

@@ -1,7 +1,6 @@
 """Do the same rows give the same bits, in a second call and in a call of fewer rows? And which of a run's cases are asked.
 
-The verdict sees neither: both kinds of change may stay inside fp32 rounding. Imports torch and this package's buffers,
-cases and calls.
+The verdict sees neither: both kinds of change may stay inside fp32 rounding.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Any
 
 import torch
 
-from difftest.buffers import overlap
-from difftest.calls import Called, Tensors, differing
-from difftest.cases import Case
+from difftest.cases.case import Case
+from difftest.run.buffers import overlap
+from difftest.run.call import Called, Tensors, call, differing
 from difftest.wording import counted
 
 ONE_IN = 8
@@ -80,16 +79,14 @@ def parts(case: Case) -> tuple[range, ...]:
     return range(rows - 1, rows), range(rows - 1)
 
 
-def check(
-    case: Case, inputs: Tensors, first: Called, call: Callable[[Case, Tensors], Called], batch_invariant: bool
-) -> Stability:
+def check(case: Case, function: Callable, inputs: Tensors, first: Called, batch_invariant: bool) -> Stability:
     """Calls the candidate again, on copies of the same inputs in the same layout, then on parts of the rows.
 
-    `first` is the call that all are compared with; `call` calls a case on the inputs given. A candidate that changes from
+    `first` is the call that all are compared with. A candidate that changes from
     run to run is not asked about batches: the answer would mean nothing. Nor is one whose next call writes into the result
     of the last, which is let go of here.
     """
-    second = call(case, inputs)
+    second = call(case, function, inputs)
     reasons = [] if first.faults else [f"in a second call: {fault}" for fault in second.faults]
     reasons += _overwritten(first, second)
     first.returned = second.returned = None
@@ -104,7 +101,7 @@ def check(
             reasons.insert(0, f"changes from run to run: {counted(changing, 'element')}; {there}")
     if reasons:
         return Stability(tuple(reasons), changing=changing, batch_invariant=batch_invariant)
-    return _check_parts(case, inputs, first, call, batch_invariant)
+    return _check_parts(case, function, inputs, first, batch_invariant)
 
 
 def _overwritten(first: Called, second: Called) -> list[str]:
@@ -120,9 +117,7 @@ def _overwritten(first: Called, second: Called) -> list[str]:
     return []
 
 
-def _check_parts(
-    case: Case, inputs: Tensors, first: Called, call: Callable[[Case, Tensors], Called], batch_invariant: bool
-) -> Stability:
+def _check_parts(case: Case, function: Callable, inputs: Tensors, first: Called, batch_invariant: bool) -> Stability:
     reasons: list[str] = []
     remarks: list[str] = []
     changed = {name: torch.zeros_like(_rows(whole, case.width), dtype=torch.bool) for name, whole in first.outputs.items()}
@@ -132,7 +127,7 @@ def _check_parts(
         what = f"row {part.start}" if len(part) == 1 else f"rows {part.start} to {part.stop - 1}"
         own = slice(part.start, part.stop)
         given = {k: v if k == "weight" else _rows(v, v.shape[-1])[own] for k, v in inputs.items()}
-        alone = call(replace(case, lead=(len(part),)), given)
+        alone = call(replace(case, lead=(len(part),)), function, given)
         if not first.faults:
             (remarks if alone.refused else reasons).extend(f"{what} alone: {fault}" for fault in alone.faults)
         if not alone.outputs:

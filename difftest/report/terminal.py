@@ -1,7 +1,4 @@
-"""What a person sees: the environment, progress, a table, ULP histograms, the worst case and how to repeat it.
-
-Imports rich and this package's summary, bins and session.
-"""
+"""What a person sees: the environment, progress, a table, ULP histograms, the worst case and how to repeat it."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from difftest import summary
-from difftest.bins import bins, log_bar
-from difftest.cases import Case
-from difftest.environment import one_line
-from difftest.run import Result
-from difftest.session import Outcome
+from difftest.cases.case import Case
+from difftest.report import summary
+from difftest.report.bins import bins, log_bar
+from difftest.run.check import Result
+from difftest.run.environment import one_line
+from difftest.run.session import Outcome
 from difftest.wording import counted
 
 STYLE = {"conforms": "green", "differs": "bold red", "no evidence": "yellow"}
@@ -175,9 +172,9 @@ def _stability(screen: Console, outcome: Outcome, strictly: str) -> None:
 def describe(case: Case) -> str:
     """A case in a line: what is not the default is said."""
     shape = "x".join(map(str, (*case.lead, case.width)))
-    parts = [f"{case.op} {case.dtype} {shape}, {case.regime}, seed {case.seed}, {case.contract}"]
+    parts = [f"{case.op} {case.dtype} {shape}, {case.regime}, seed {case.seed}, {case.spelling}"]
     if case.operator.family != "gated":
-        parts.append(f"eps {case.eps:g}")
+        parts.append(f"eps {case.contract.eps:g}")
     if case.weight_dtype:
         parts.append(f"{case.weight_dtype} weight")
     if case.padding:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from difftest import summary
-from difftest.bins import bins
-from difftest.record import write_text
-from difftest.report import describe
-from difftest.session import Outcome
+from difftest.report import summary
+from difftest.report.bins import bins
+from difftest.report.files import write_text
+from difftest.report.terminal import describe
+from difftest.run.session import Outcome
 from difftest.wording import counted
 
 MOST_CASES = 200  # of those that differ: the JSON holds all of them

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from difftest import summary
-from difftest.bins import bins
-from difftest.session import Outcome
+from difftest.report import summary
+from difftest.report.bins import bins
+from difftest.run.session import Outcome
 
 
 def write(folder: Path, outcome: Outcome) -> None:

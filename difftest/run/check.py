@@ -1,27 +1,21 @@
-"""One case: the candidate first, on guarded memory, then each reference on copies of what the candidate was given.
-
-Imports torch, `reference` and this package's cases, buffers, calls, stability and comparison.
-"""
+"""The check of one case: the candidate's call first, its verdict, then its distance from each reference's outputs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from difftest import buffers, stability
-from difftest.calls import Called, Tensors, call, call_guarded
-from difftest.cases import Case
-from difftest.compare import Comparison, compare
-from difftest.dtypes import DTYPES
-from difftest.stability import Stability
-from difftest.vacuity import survivors
+from difftest.cases.case import Case
+from difftest.run import stability
+from difftest.run.call import Tensors, call
+from difftest.run.stability import Stability
 from difftest.verdict import judge
-from reference.contracts import Contract
-from reference.operators import Operator
+from difftest.verdict.compare import Comparison, compare
+from difftest.verdict.vacuity import survivors
 from reference.providers import Provider, Unavailable
 
 
@@ -72,7 +66,7 @@ class Result:
             "remarks": list(self.remarks),
             "evidence": self.evidence,
             "vacuous": list(self.vacuous),
-            "reference_follows": self.followed or self.case.contract,
+            "reference_follows": self.followed or self.case.spelling,
             "statistics": {key: _plain(value) for key, value in self.statistics.items()},
             "stability": self.stability.to_json() if self.stability else None,
             "outputs": {name: comparison.to_json() for name, comparison in self.outputs.items()},
@@ -88,20 +82,18 @@ class Skip:
     reason: str
 
 
-def run_case(
+def check(
     case: Case, candidate: Provider, references: Sequence[Provider], *, again: bool = False, batch_invariant: bool = False
 ) -> list[Result | Skip]:
     """Runs the case with the candidate and compares its outputs with each reference's, in their order.
 
-    `again`: calls the candidate a second time, and on parts of the rows, `difftest.stability`. `batch_invariant`: bits
+    `again`: calls the candidate a second time, and on parts of the rows, `difftest.run.stability`. `batch_invariant`: bits
     that depend on the part are a difference, as they are for a provider that promises to have none.
     """
-    device = torch.device(case.device)
-    op, contract = case.operator, case.resolved_contract()
-    reason = _unusable(candidate, case, device)
+    reason = unusable(candidate, case)
     if reason is None:
         try:
-            function = candidate.function(case.op, contract)
+            function = candidate.function(case.op, case.contract)
         except (ValueError, Unavailable) as error:
             reason = str(error)
         except SystemExit as error:
@@ -109,70 +101,64 @@ def run_case(
     if reason is not None:
         return [Skip(case, reference.name, f"{candidate.name}: {reason}") for reference in references]
 
-    def call_again(case: Case, values: Tensors) -> Called:
-        return call_guarded(case, function, contract, buffers.allocate_inputs(case, device, values))
-
-    given = buffers.allocate_inputs(case, device)
-    inputs = {name: buffer.snapshot() for name, buffer in given.items()}
-    called = call_guarded(case, function, contract, given)
+    inputs = case.inputs(case.device)
+    called = call(case, function, inputs)
     outputs, reasons = called.outputs, list(called.faults)
     stable = None
     if again and outputs and case.rows:
         promised = batch_invariant or bool(getattr(candidate, "batch_invariant", False))
-        stable = stability.check(case, inputs, called, call_again, promised)
+        stable = stability.check(case, function, inputs, called, promised)
         reasons += stable.reasons
     vacuous: list[str] = []
     statistics: dict[str, Any] = {}
     if outputs and case.rows:
-        verdict = judge(op, inputs, outputs, contract)
+        verdict = judge(case.operator, inputs, outputs, case.contract)
         reasons += verdict.reasons
         statistics = verdict.statistics
-        vacuous = survivors(op, inputs, contract)
+        vacuous = survivors(case.operator, inputs, case.contract)
     blank = Result(case, candidate.name, "", tuple(reasons), {}, tuple(vacuous), None, statistics, stable)
     return [_against(blank, reference, inputs, outputs) for reference in references]
 
 
-def _unusable(provider: Provider, case: Case, device: torch.device) -> str | None:
+def unusable(provider: Provider, case: Case) -> str | None:
+    """Why the provider can't run the case, or None."""
+    device = torch.device(case.device)
     return (
         provider.unavailable(device)
         or (None if provider.claims(case.op) else f"has no {case.op}")
-        or provider.refuses(case.op, DTYPES[case.dtype].storage, case.width, device)
+        or provider.refuses(case.op, case.format.storage, case.width, device)
     )
 
 
 def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tensors) -> Result | Skip:
     """The result with the reference's name and the distances from it."""
     case = result.case
-    reason = _unusable(reference, case, torch.device(case.device))
+    reason = unusable(reference, case)
     if reason is not None:
         return Skip(case, reference.name, reason)
     if not outputs:
         return replace(result, against=reference.name)
     try:
-        expected, followed = _expected(case.operator, reference, inputs, case.resolved_contract())
-        found = {name: compare(outputs[name], expected[name], inputs) for name in case.operator.outputs}
+        function, followed = _as_near_as_it_can(reference, case)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the reference's failure is not the candidate's
         return Skip(case, reference.name, f"raised {type(error).__name__}: {error}")
+    expected = call(case.plain(), function, inputs)
+    if expected.failure:
+        return Skip(case, reference.name, expected.failure)
+    found = {name: compare(outputs[name], expected.outputs[name], inputs) for name in case.operator.outputs}
     return replace(result, against=reference.name, outputs=found, followed=followed)
+
+
+def _as_near_as_it_can(reference: Provider, case: Case) -> tuple[Callable, str | None]:
+    """The reference's function under the case's contract, or under its own where it can't follow another; and which that is."""
+    try:
+        return reference.function(case.op, case.contract), None
+    except ValueError:
+        return reference.function(case.op), str(reference.claims(case.op))
 
 
 def _plain(value: Any) -> Any:
     """JSON has no Inf and no NaN: they become text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _expected(op: Operator, reference: Provider, inputs: Tensors, contract: Contract) -> tuple[Tensors, str | None]:
-    """The reference's outputs under the contract, or under its own where it can't follow another; and which that is."""
-    followed = None
-    try:
-        function = reference.function(op.name, contract)
-    except ValueError:
-        function = reference.function(op.name)
-        followed = str(reference.claims(op.name))
-    tensors = {name: tensor.clone() for name, tensor in inputs.items()}
-    returned = call(op, function, tensors, contract)
-    if op.mutated:
-        return {"output": tensors["input"], "residual": tensors["residual"]}, followed
-    return {"output": returned}, followed

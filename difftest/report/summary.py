@@ -1,7 +1,4 @@
-"""Adds results up: by operator, dtype and reference; the verdict of a whole run; its worst case; its skips by reason.
-
-Imports this package's run, session and errors.
-"""
+"""Adds results up: by operator, dtype and reference; the verdict of a whole run; its worst case; its skips by reason."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from difftest import errors
-from difftest.run import Result, Skip
-from difftest.session import DIED, Outcome
+from difftest.run.check import Result, Skip
+from difftest.run.session import DIED, Outcome
 from difftest.wording import counted
 
 
@@ -135,7 +132,7 @@ def worst(results: Iterable[Result]) -> Result | None:
 
 def other_contracts(results: Iterable[Result]) -> list[tuple[str, str, str, int]]:
     """Reference, the contract it follows, the contract asked for where that is another, and the number of results."""
-    found = Counter((r.against, r.followed, r.case.contract) for r in results if r.followed)
+    found = Counter((r.against, r.followed, r.case.spelling) for r in results if r.followed)
     return [(against, str(followed), contract, count) for (against, followed, contract), count in found.items()]
 
 

@@ -1,7 +1,4 @@
-"""What is installed and usable here: versions, the GPU, each provider and why one can't be used.
-
-Imports torch, rich and this package's candidates and environment.
-"""
+"""What is installed and usable here: versions, the GPU, each provider and why one can't be used."""
 
 from __future__ import annotations
 
@@ -12,9 +9,10 @@ import torch
 from rich.markup import escape
 from rich.table import Table
 
-import difftest.candidates  # noqa: F401  (registers the kernels as a provider)
-from difftest import errors, report
-from difftest.environment import PACKAGES, version_of
+from difftest import errors
+from difftest.providers import resolve  # noqa: F401  (registers the kernels as a provider)
+from difftest.report.terminal import console
+from difftest.run.environment import PACKAGES, version_of
 from reference import providers
 from reference.operators import OPERATORS
 
@@ -23,7 +21,7 @@ OPTIONAL = ("jinja2", "matplotlib", "cuda-core", "cuda-bindings")
 
 def doctor() -> int:
     """Prints the tables. Returns 0 when the kernels can run on some device here, else 3."""
-    screen = report.console()
+    screen = console()
     screen.print(f"Python {platform.python_version()}, {platform.platform()}")
     table = Table(header_style="bold")
     table.add_column("package")

@@ -1,124 +1,45 @@
-"""A case is one concrete call, recorded in full, and the generator of cases: a grid, odd layouts, and random extras.
-
-Imports `reference.operators`, `reference.contracts` and the regimes' names; makes no tensors.
-"""
+"""The generator of cases: a grid of widths and regimes, odd layouts, and random cases."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import random
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from difftest import regimes
-from difftest.dtypes import DTYPES
-from reference.contracts import Contract, contract
-from reference.operators import OPERATORS, Operator, operator
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One call, with everything needed to build it again bit for bit.
-
-    `lead`: the shape before the row: () is a 1-D tensor, (4,) four rows, (2, 3) a 3-D tensor.
-    `padding`: elements between two rows of every row buffer (row stride = row length + padding).
-    `misaligned`: the buffers ("input", "residual", "weight", "output") whose base lies one element past an aligned one.
-    `out_given`: hand the candidate a poisoned `out`, where it takes one.
-    `origin`: which part of the generator made it: "grid", "layout" or "random:INDEX".
-    """
-
-    op: str
-    dtype: str
-    lead: tuple[int, ...]
-    width: int
-    regime: str
-    seed: int
-    contract: str
-    eps: float = 1e-6
-    weight_dtype: str | None = None  # None: the dtype of the rows
-    padding: int = 0
-    misaligned: tuple[str, ...] = ()
-    out_given: bool = False
-    device: str = "cpu"
-    origin: str = "grid"
-
-    @property
-    def rows(self) -> int:
-        """Number of rows; a 1-D tensor is one row."""
-        return math.prod(self.lead)
-
-    @property
-    def operator(self) -> Operator:
-        """The operator by its name."""
-        return OPERATORS[self.op]
-
-    def resolved_contract(self) -> Contract:
-        """The contract that the candidate is held to, with this case's eps."""
-        return contract(self.op, self.contract, eps=self.eps)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data: what `from_json` takes, plus `rows` for the reader."""
-        return {
-            **dataclasses.asdict(self),
-            "lead": list(self.lead),
-            "misaligned": list(self.misaligned),
-            "rows": self.rows,
-        }
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Case:
-        """The case in a record; keys that are not a case's are ignored. ValueError says what is wrong with it."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        try:
-            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in known}
-            case = cls(**values)
-        except TypeError as error:
-            raise ValueError(f"not a case record: {str(error).partition(') ')[2] or error}") from None
-        case._check()
-        return case
-
-    def _check(self) -> None:
-        op = operator(self.op)
-        for name, value, allowed in (
-            ("dtype", self.dtype, DTYPES),
-            ("weight_dtype", self.weight_dtype or self.dtype, DTYPES),
-            ("regime", self.regime, tuple(r.name for r in regimes.for_family(op.family))),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} {value!r} of {self.op} is not one of {', '.join(allowed)}")
-        if any(type(n) is not int or n < 0 for n in (*self.lead, self.padding)) or type(self.width) is not int or self.width < 1:
-            raise ValueError(f"lead {list(self.lead)}, width {self.width}, padding {self.padding}: not a shape")
-        self.resolved_contract()
+from difftest.cases import regimes
+from difftest.cases.case import Case
+from reference.contracts import Contract
+from reference.operators import OPERATORS, Operator
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to generate. `contracts` maps each operator to its contract's code; `rows` None lets the width decide."""
+    """What to generate. `contracts`: operator -> what it is held to, eps included; `rows` None lets the width decide."""
 
-    contracts: Mapping[str, str]
+    contracts: Mapping[str, Contract]
     dtypes: Sequence[str]
     widths: Sequence[int]
     rows: Sequence[int] | None = None
     regimes: Sequence[str] | None = None  # None: all that apply
     extra: int = 0
     seed: int = 0
-    eps: float = 1e-6
     device: str = "cpu"
 
     def template(self, op: str, dtype: str, width: int, regime: str, lead: tuple[int, ...], **layout: Any) -> Case:
         """A case of this request. Its seed is a function of the base seed and of what the case is, not of its index."""
         key = f"{self.seed}/{op}/{dtype}/{width}/{regime}/{lead}/{sorted(layout.items())}"
-        case = Case(op, dtype, lead, width, regime, zlib.crc32(key.encode()), self.contracts[op], self.eps, device=self.device)
-        return dataclasses.replace(case, **layout)
+        contract = self.contracts[op]
+        if "eps" in layout:
+            contract = dataclasses.replace(contract, eps=layout.pop("eps"))
+        return Case(op, dtype, lead, width, regime, zlib.crc32(key.encode()), contract, device=self.device, **layout)
 
     def regimes_of(self, op: str) -> list[str]:
         """The regimes to run for an operator, in their fixed order."""
-        applicable = [r.name for r in regimes.for_family(OPERATORS[op].family)]
-        return [r for r in applicable if self.regimes is None or r in self.regimes]
+        return [name for name in regimes.names(OPERATORS[op]) if self.regimes is None or name in self.regimes]
 
 
 def default_rows(width: int, device: str) -> int:
@@ -208,7 +129,7 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
     if request.rows is not None:
         lead = (draw.choice(list(request.rows)),)
     buffers = (*row_buffers(operation), *([] if operation.family == "gated" else ["weight"]))
-    norm = operation.family != "gated"
+    norm, eps = operation.family != "gated", request.contracts[op].eps
     return request.template(
         op,
         dtype,
@@ -219,6 +140,6 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
         misaligned=tuple(name for name in buffers if draw.random() < 0.2),
         out_given=not operation.mutated and draw.random() < 0.5,
         weight_dtype="fp32" if norm and dtype != "fp32" and draw.random() < 0.25 else None,
-        eps=draw.choice((request.eps, request.eps, 1e-5, 1e-8)) if norm else request.eps,
+        eps=draw.choice((eps, eps, 1e-5, 1e-8)) if norm else eps,
         origin=f"random:{number}",
     )
