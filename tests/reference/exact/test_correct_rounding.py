@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from reference.contracts import corners
-from reference.oracle import correctly_rounded
+from reference.exact.oracle import correctly_rounded
 
 from . import by_hand
 from .rows import DTYPES, GATED, NORMS, inputs_of

@@ -6,9 +6,9 @@ import mpmath
 import pytest
 import torch
 
-from reference.bounds import U64
-from reference.precise import _compensated_sum as compensated_sum
-from reference.precise import activation_factor, enclose
+from reference.exact.activations import ACTIVATIONS, enclose
+from reference.exact.bounds import U64
+from reference.exact.terms import compensated_sum
 
 POINTS = 1500
 
@@ -30,7 +30,7 @@ def exact_factor(name, gate):
 
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh"])
 def test_a_factor_is_within_half_of_its_bound(name):
-    _, factors, bounds = activation_factor(name, gates())
+    _, factors, bounds = ACTIVATIONS[name].factor(gates())
     checked = 0
     with mpmath.workdps(60):
         for gate, factor, bound in zip(gates().tolist(), factors.tolist(), bounds.tolist(), strict=True):
@@ -57,9 +57,8 @@ def test_an_enclosure_holds_the_true_value_but_for_a_gap_without_float64_numbers
     near = gates()[gates().abs() < 12]
     far = torch.tensor([15.0, 20.0, -20.0, -39.0, 1e-20, -1e-20]).double()
     for gate, precision in ((near, 400), (far, 2000)):  # enough to tell the tanh form's sigmoid from 1 at 20
-        up = torch.full_like(gate, 1.75)
-        _, factor, error = activation_factor(name, gate)
-        lowest, highest = enclose(gate, factor, error, up)
+        argument, factor, error = ACTIVATIONS[name].factor(gate)
+        lowest, highest = enclose(argument, factor, error, 1.75 * gate)
         assert (lowest <= highest).all()
         with mpmath.workprec(precision):
             for g, low, high in zip(gate.tolist(), lowest.tolist(), highest.tolist(), strict=True):

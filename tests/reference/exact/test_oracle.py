@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from reference.arithmetic import evaluate
-from reference.cells import rounding_cell, ulp_of
 from reference.contracts import contract, corners
-from reference.oracle import correctly_rounded, fractional_ulp_error
+from reference.exact.oracle import correctly_rounded, fractional_ulp_error
+from reference.rounding import rounding_interval, ulp_of
 
 from .rows import DTYPES, GATED, NORMS, inputs_of
 
@@ -152,16 +152,16 @@ def test_a_fractional_error_between_classes_is_nan():
 
 
 @pytest.mark.parametrize("dtype", [FP16, BF16])
-def test_a_rounding_cell_ends_half_way_to_every_neighbour(dtype):
+def test_a_rounding_interval_ends_half_way_to_every_neighbour(dtype):
     """All finite values of a 16-bit dtype."""
     infinity = torch.tensor(math.inf, dtype=dtype).view(torch.int16).item()
     positive = torch.arange(infinity + 1, dtype=torch.int16).view(dtype)
-    lowest, highest = rounding_cell(positive)
+    lowest, highest = rounding_interval(positive)
     halves = (positive[:-2].double() + positive[1:-1].double()) / 2
     assert torch.equal(highest[:-2], halves)
     assert torch.equal(lowest[1:-1], halves)
     assert highest[-2] == lowest[-1] == torch.finfo(dtype).max + ulp_of(positive[-2:-1].double(), dtype).item() / 2
-    assert torch.equal(rounding_cell(-positive)[0], -highest)
+    assert torch.equal(rounding_interval(-positive)[0], -highest)
     assert torch.equal(ulp_of(positive[1:-2].double(), dtype), positive[2:-1].double() - positive[1:-2].double())
 
 

@@ -146,9 +146,9 @@ def test_an_element_dropped_from_131072_shows_through_the_drift():
 
 def with_rstd_off_by(inputs, error):
     """The right output, had rstd been off by that share of fp32's bound."""
-    from reference.attainable import norm_rstd_error
+    from reference.exact.attainable import norm_rstd_error
+    from reference.exact.terms import terms as norm_terms
     from reference.operators import operator
-    from reference.precise import norm_terms
 
     terms = norm_terms(operator("rmsnorm"), inputs, contract("rmsnorm"))
     value = terms.hidden * terms.rstd * (1 + error * norm_rstd_error(terms)) * terms.weight

@@ -5,11 +5,12 @@ import itertools
 import pytest
 import torch
 
-from reference import bounds
 from reference.arithmetic import evaluate
-from reference.attainable import attainable
 from reference.contracts import contract, corners
-from reference.oracle import correctly_rounded
+from reference.exact import bounds
+from reference.exact.activations import ACTIVATIONS
+from reference.exact.attainable import attainable
+from reference.exact.oracle import correctly_rounded
 
 from .rows import DTYPES, GATED, NORMS, ROOTS, SUMS, inputs_of, run
 
@@ -108,11 +109,9 @@ def test_the_bound_on_rstd_holds_for_adversarial_rows_at_the_longest_chain():
 
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh"])
 def test_an_activation_bound_is_small_where_the_gate_is_and_grows_with_it(name):
-    from reference.precise import activation_factor
-
     gate = torch.tensor([-8.0, -1.0, 0.5, 4.0], dtype=torch.float64)
-    argument, factor, _ = activation_factor(name, gate)
-    ulps = bounds.activation_error(name, gate, factor, argument) / 2.0**-23
+    argument, factor, _ = ACTIVATIONS[name].factor(gate)
+    ulps = ACTIVATIONS[name].fp32_error(gate, factor, argument) / 2.0**-23
     assert ulps[0] > ulps[1] > ulps[3]
     assert ulps[2] < 12
     assert ulps.max() < 300

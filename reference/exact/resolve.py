@@ -1,18 +1,17 @@
 """One element at a time, exactly: integers for the norms, mpmath with rising precision for the activations.
 
-The oracle calls this for the few elements that float64 leaves undecided. Plain Python; imports mpmath (which torch
-brings along through sympy).
+The oracle calls this for the few elements that float64 leaves undecided.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import mpmath
 import torch
 
-from reference.cells import FORMATS
+from reference.formats import of
 
 _SCALE = 320  # binary digits kept behind the point; the finest tie of any storage dtype is at 2^-150
 
@@ -41,27 +40,21 @@ def norm_value(hidden: float, weight: float, squares: int, width: int, eps: floa
     return math.copysign(magnitude, hidden) * math.copysign(1.0, weight)
 
 
-def gated_value(name: str, gate: float, up: float, dtype: torch.dtype) -> float:
-    """act(gate) * up rounded once to `dtype`. Never a tie for gate != 0: exp, erf and tanh are transcendental there."""
-    if gate == 0.0 or up == 0.0:
-        return gate * up
+def gated_value(factor: Callable[[mpmath.mpf], mpmath.mpf], gate: float, product: float, dtype: torch.dtype) -> float:
+    """factor(gate) * product rounded once to `dtype`; the factor is positive and never a tie but at zero.
+
+    `factor` gives it in mpmath's precision of the moment. Raises ArithmeticError beside a tie in 10 240 bits.
+    """
+    if product == 0.0:
+        return product
     for precision in (160, 640, 2560, 10240):
         with mpmath.workprec(precision):
-            value = abs(_activation(name, mpmath.mpf(gate)) * mpmath.mpf(up))
+            value = factor(mpmath.mpf(gate)) * abs(mpmath.mpf(product))
             slack = mpmath.ldexp(1, 32 - precision)  # mpmath's functions are right to a few units of its precision
             ends = {_round_mpf(value * (1 + sign * slack), dtype) for sign in (-1, 1)}
         if len(ends) == 1:
-            return math.copysign(ends.pop(), gate) * math.copysign(1.0, up)
-    raise ArithmeticError(f"{name}({gate!r}) * {up!r} is beside a tie even in 10 240 bits")
-
-
-def _activation(name: str, gate: mpmath.mpf) -> mpmath.mpf:
-    if name == "gelu":
-        return gate * mpmath.erfc(-gate / mpmath.sqrt(2)) / 2
-    if name == "silu":
-        return gate / (1 + mpmath.exp(-gate))
-    cube = mpmath.mpf(44715) / 1000000 * gate**3
-    return gate / (1 + mpmath.exp(-2 * mpmath.sqrt(2 / mpmath.pi) * (gate + cube)))
+            return math.copysign(ends.pop(), product)
+    raise ArithmeticError(f"the activation's factor at {gate!r}, times {product!r}, is beside a tie even in 10 240 bits")
 
 
 def _round_mpf(value: mpmath.mpf, dtype: torch.dtype) -> float:
@@ -72,7 +65,7 @@ def _round_mpf(value: mpmath.mpf, dtype: torch.dtype) -> float:
 
 def _round(scaled: int, inexact: bool, dtype: torch.dtype) -> float:
     """The value in [scaled, scaled + 1) * 2^-320, above its left end if `inexact`, to nearest, ties to even."""
-    fraction_bits, smallest_exponent = FORMATS[dtype]
+    fraction_bits, smallest_exponent = of(dtype).fraction_bits, of(dtype).smallest_exponent
     exponent = scaled.bit_length() - 1 - _SCALE
     ulp_exponent = max(exponent, smallest_exponent) - fraction_bits
     shift = ulp_exponent + _SCALE
