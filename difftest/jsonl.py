@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from difftest import record
 from difftest.errors import UsageError
+from difftest.report import files
 
 SUFFIX = ".jsonl"
 
@@ -21,9 +21,9 @@ SUFFIX = ".jsonl"
 def write(path: Path, document: Mapping[str, Any], parts: Sequence[str]) -> None:
     """Writes the document in one step; the lists named in `parts` are what JSON Lines have a line an entry of."""
     if path.suffix == SUFFIX:
-        record.write_text(path, dumps(document, parts))
+        files.write_text(path, dumps(document, parts))
     else:
-        record.write_json(path, document)
+        files.write_json(path, document)
 
 
 def dumps(document: Mapping[str, Any], parts: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.bench import results
-from difftest.bench.plan import OURS
+from difftest.bench.shapes import OURS
 from difftest.bench.results import Measured
 
 # Told apart with colour-blind eyes too (Okabe and Ito), and a marker each for print.

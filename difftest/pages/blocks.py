@@ -15,7 +15,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "contract-cost": speed.contract_costs,
     "first-call": speed.first_calls,
     "forms": forms.forms,
-    "ladder": speed.ladder,
+    "ladder": speed.steps,
     "operators": operators.operators,
     "profile": speed.profile,
     "speed": speed.headline,

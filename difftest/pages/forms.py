@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from difftest.pages.markdown import table
+from difftest.report.table import Table, markdown
 from numba_kernels import tuning
 
 WIDTHS = (3, 111, 128, 1024, 4096, 16384, 33333, 65536, 131072, 262144, 1048576)
@@ -33,4 +33,4 @@ def forms(page: Path) -> str:
         tree_size = f"{tree.leaf} x {tree.chain} x 32 x {tree.segments}"
         rows.append((f"{width:,}", tree_size, where, share, f"{spec.threads}", f"{spec.access}"))
     heads = ("width", "leaf x chain x lanes x segments", "the row waits in", "share", "threads a block", "bytes an access")
-    return table(heads, rows)
+    return markdown(Table("", heads, tuple(rows), names=4))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from difftest import jsonl
 from difftest.bench import results
 from difftest.errors import LackingError
+from difftest.report import jsonl
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -80,13 +80,10 @@ class FakeProvider:
         self._code, self._fault, self._lacks, self._refusal = code, fault, lacks, refusal
 
     def claims(self, op):
-        return None if op in self._lacks else contract(op, self._code if operator(op).family == "add_norm" else "")
+        return None if op in self._lacks else contract(op, self._code if operator(op).mutated else "")
 
-    def unavailable(self, device):
-        return None
-
-    def refuses(self, op, dtype, width, device):
-        return self._refusal
+    def check(self, case):
+        return f"{self.name} has no {case.op}" if case.op in self._lacks else self._refusal
 
     def function(self, op, contract=None):
         return self.native(op)
@@ -101,7 +98,7 @@ class FakeProvider:
             found = evaluate(op, tensors, claimed)
             if self._fault == "zero":
                 found["output"].zero_()
-            if which.family != "add_norm":
+            if not which.mutated:
                 return found["output"]
             if self._fault == "lazy":  # leaves the buffers as they were
                 return None

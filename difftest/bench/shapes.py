@@ -1,23 +1,18 @@
-"""What to measure: points (operator, dtype, shape), how many calls a graph holds, and who takes part.
-
-Imports `difftest.ledger` and `reference.operators`; nothing here needs a GPU.
-"""
+"""What to measure: a case for each operator, dtype and shape; how many calls a graph holds; who takes part, and in which turn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import Any
 
-import torch
-
-from difftest import ledger
-from difftest.dtypes import DTYPES
+from difftest.cases.case import Case
 from difftest.errors import UsageError
-from reference.operators import OPERATORS, Operator
+from reference.contracts import contract
+from reference.formats import FORMATS
+from reference.operators import Operator, operator
 from reference.providers import Provider
 
 OURS = "numba"
-EPS = 1e-6
 
 PEERS = (
     "torch-rmsnorm",
@@ -34,7 +29,8 @@ PEERS = (
 _BACKENDS = {"flashinfer": ("flashinfer-cuda", "flashinfer-cute")}
 
 DEFAULT_OPS = ("fused_add_rmsnorm", "silu_and_mul", "rmsnorm")
-_NORM_SHAPES = (
+# Operators that weight every row alike normalise the hidden state; of those that work in place the widest rows are asked for too.
+_WEIGHTED_SHAPES = (
     *((rows, 4096) for rows in (1, 16, 128, 4096, 16384)),
     (4096, 7168),
     (2048, 8192),
@@ -43,8 +39,9 @@ _NORM_SHAPES = (
     (65536, 128),
     (8192, 111),
 )
-_GATED_SHAPES = (*((rows, 14336) for rows in (1, 16, 128, 4096)), (8192, 4096))
 _WIDE_SHAPES = ((8192, 65536), (2048, 131072), (512, 262144))
+# The others work on what a layer widens the hidden state to.
+_INNER_SHAPES = (*((rows, 14336) for rows in (1, 16, 128, 4096)), (8192, 4096))
 # The dtypes beside bf16 share its code paths, so three points each say whether one of them lags.
 _OTHER_DTYPES = ("fp16", "fp32")
 _OTHER_POINTS = (
@@ -58,43 +55,26 @@ POOL_BYTES = 3 * 2**30  # of prepared buffers and outputs a provider
 ALIGNMENT = 256  # bytes at which each buffer starts, as from an allocator
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One operator on one shape: `rows` output rows of `width`, stored as `dtype`."""
-
-    op: str
-    dtype: str
-    rows: int
-    width: int
-
-    @property
-    def operator(self) -> Operator:
-        """The operator."""
-        return OPERATORS[self.op]
-
-    @property
-    def storage(self) -> torch.dtype:
-        """torch's dtype."""
-        return DTYPES[self.dtype].storage
-
-    @property
-    def moved(self) -> int:
-        """Bytes that one fused call reads and writes, the weight once a launch: what GB/s divide by."""
-        return ledger.moved(self.op, self.rows, self.width, DTYPES[self.dtype].itemsize)
-
-    @property
-    def set_bytes(self) -> int:
-        """Bytes of one prepared call: inputs and outputs, the weight apart; outputs counted for in-place forms too."""
-        stored = self.rows * self.width * DTYPES[self.dtype].itemsize
-        return stored * {"add_norm": 4, "norm": 2, "gated": 3}[self.operator.family]
-
-    def __str__(self) -> str:
-        return f"{self.op} {self.dtype} {self.rows}x{self.width}"
+def timed(op: str, dtype: str, rows: int, width: int, device: str = "cuda") -> Case:
+    """The case that is timed at one point: contiguous rows of unit-normal values under the operator's first contract."""
+    return Case(op, dtype, (rows,), width, "normal", 0, contract(op), device=device)
 
 
-def calls(point: Point, pool_bytes: int) -> int:
+def head(case: Case) -> dict[str, Any]:
+    """What names a point in a result file, and the bytes that its GB/s divide by."""
+    return {"op": case.op, "dtype": case.dtype, "rows": case.rows, "width": case.width, "bytes": case.moved}
+
+
+def set_bytes(case: Case) -> int:
+    """Bytes of one prepared call: row tensors and outputs, the weight apart; outputs counted for in-place forms too."""
+    op = case.operator
+    row = sum(op.row_length(name, case.width) for name in op.rows) + len(op.outputs) * case.width
+    return case.rows * row * FORMATS[case.dtype].itemsize
+
+
+def calls(case: Case, pool_bytes: int) -> int:
     """How many calls, each on its own buffers, one graph holds: what the pool holds, one at least, `MOST_CALLS` at most."""
-    return max(1, min(MOST_CALLS, pool_bytes // point.set_bytes))
+    return max(1, min(MOST_CALLS, pool_bytes // set_bytes(case)))
 
 
 def pool_bytes(free: int, providers: int) -> int:
@@ -102,7 +82,7 @@ def pool_bytes(free: int, providers: int) -> int:
     return min(POOL_BYTES, free // (2 * (providers + 2)))
 
 
-def shapes(text: str) -> list[tuple[int, int]]:
+def parse(text: str) -> list[tuple[int, int]]:
     """`1x4096,16x4096` as (rows, width) pairs. UsageError, one line, for anything else."""
     found = []
     for word in (part.strip() for part in text.split(",") if part.strip()):
@@ -115,37 +95,40 @@ def shapes(text: str) -> list[tuple[int, int]]:
     return list(dict.fromkeys(found))
 
 
-def points(ops: Sequence[str] = (), dtypes: Sequence[str] = (), at: Sequence[tuple[int, int]] = ()) -> list[Point]:
-    """The points asked for, each once; what is left empty has its default.
+def cases(
+    ops: Sequence[str] = (), dtypes: Sequence[str] = (), at: Sequence[tuple[int, int]] = (), device: str = "cuda"
+) -> list[Case]:
+    """The cases asked for, each once; what is left empty has its default.
 
-    The default is what the README's tables hold: the first half is what a reader asks first, so that a run that is out of time
-    has it. Named dtypes take every default shape of their operator; named shapes apply to every operator.
+    The default is what docs/speed.md holds: the first half is what a reader asks first, so that a run that is out of time has
+    it. Named dtypes take every default shape of their operator; named shapes apply to every operator.
     """
     chosen = ops or DEFAULT_OPS
-    if at or dtypes:
-        found = [
-            Point(op, dtype, *shape) for op in chosen for dtype in dtypes or ("bf16",) for shape in at or _default_shapes(op)
-        ]
-        return list(dict.fromkeys(found))
-    found = [Point(op, "bf16", *shape) for op in chosen for shape in _default_shapes(op)]
-    found += [Point(op, dtype, rows, width) for dtype in _OTHER_DTYPES for op, rows, width in _OTHER_POINTS if op in chosen]
+    found = [
+        timed(op, dtype, *shape, device)
+        for op in chosen
+        for dtype in dtypes or ("bf16",)
+        for shape in at or default_shapes(operator(op))
+    ]
+    if not at and not dtypes:
+        found += [timed(op, dtype, *shape, device) for dtype in _OTHER_DTYPES for op, *shape in _OTHER_POINTS if op in chosen]
     return list(dict.fromkeys(found))
 
 
-def _default_shapes(op: str) -> tuple[tuple[int, int], ...]:
-    family = OPERATORS[op].family
-    if family == "gated":
-        return _GATED_SHAPES
-    return _NORM_SHAPES + _WIDE_SHAPES if family == "add_norm" else _NORM_SHAPES
+def default_shapes(op: Operator) -> tuple[tuple[int, int], ...]:
+    """The shapes (rows, width) of an operator that are timed unless others are named."""
+    if not op.vectors:
+        return _INNER_SHAPES
+    return _WEIGHTED_SHAPES + _WIDE_SHAPES if op.mutated else _WEIGHTED_SHAPES
 
 
-def smallest(points: Iterable[Point]) -> dict[str, Point]:
-    """Operator -> its point with the fewest elements, where the host's time is measured."""
-    found: dict[str, Point] = {}
-    for point in points:
-        known = found.get(point.op)
-        if known is None or point.rows * point.width < known.rows * known.width:
-            found[point.op] = point
+def smallest(asked: Iterable[Case]) -> dict[str, Case]:
+    """Operator -> its case with the fewest elements, where the host's time is measured."""
+    found: dict[str, Case] = {}
+    for case in asked:
+        known = found.get(case.op)
+        if known is None or case.rows * case.width < known.rows * known.width:
+            found[case.op] = case
     return found
 
 
