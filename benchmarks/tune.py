@@ -2,10 +2,10 @@
 
     python benchmarks/tune.py benchmarks/results/tuning-h200.jsonl [--shapes 1x4096,4096x4096] [--op fused_add_rmsnorm]
 
-The points are the benchmark's, and every call that the tuning table quotes. All variants of a point are captured first, compute
-the same bits (the summation tree depends on the width alone; that is checked), and are timed in turns by the benchmark's clock; then
-the fastest and the chosen one once more, so that the best of many noisy times is not taken for the best. A test holds the choice to
-within 2 % of the fastest variant. About four minutes on one H200; compiling fills all cores and the disk cache first.
+The points are the benchmark's, and every call that the tuning table quotes. All variants of a point are captured first, and must
+compute the same bits (the summation tree depends on the width alone). They are timed in turns by the benchmark's clock; then the
+fastest and the chosen one are timed again, so that the best of many noisy times is not taken for the best. A test holds the
+choice to within 2 % of the fastest variant. About four minutes on one H200; compiling fills all cores and the disk cache first.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from numba_kernels.backend.compile import machine_code
+from numba_kernels.kernels.config import Config, GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation
+from numba_kernels.runtime import launch
+
 from difftest.bench import conditions, shapes
 from difftest.bench.buffers import BufferSets
 from difftest.bench.shapes import head, timed
@@ -35,10 +39,7 @@ from difftest.bench.timer import GraphTimer
 from difftest.cases.case import Case
 from difftest.report import jsonl
 from numba_kernels import tuning
-from numba_kernels.backend.compile import machine_code
-from numba_kernels.kernels.config import Config, GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation
 from numba_kernels.plans import GatedPlan, NormPlan, Plan
-from numba_kernels.runtime import launch
 from reference.formats import FORMATS
 
 SCHEMA = "numba-kernels/tuning/2"
@@ -219,7 +220,8 @@ def measure(case: Case, timer: GraphTimer, device: torch.device) -> dict[str, An
     _take_turns(finalists, sets, timer, FINAL_ROUNDS)
     times = {name: round(median(each.samples), 4) for name, each in found.items()}
     best = min(times, key=times.__getitem__)
-    click.echo(f"{case}: chosen {times[CHOSEN]:.3f} us, {best} {times[best]:.3f} ({times[CHOSEN] / times[best]:.3f}), {len(times)}")
+    ratio = times[CHOSEN] / times[best]
+    click.echo(f"{case}: chosen {times[CHOSEN]:.3f} us, the fastest of {len(times)} {times[best]:.3f} ({ratio:.3f}): {best}")
     own = asdict(kernel.config)
     entries = {
         name: {"us": times[name], "config": {k: v for k, v in asdict(each.config).items() if name == CHOSEN or v != own[k]}}

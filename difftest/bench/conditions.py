@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from difftest.bench.shapes import OURS
-from difftest.environment import PACKAGES, environment
+from difftest.run.environment import PACKAGES, environment
 from reference.providers import Provider
 
 _QUERY = {

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from difftest.bench.shapes import OURS
 from difftest.bench.run import SCHEMA
+from difftest.bench.shapes import OURS
 from difftest.errors import UsageError
 from difftest.report import jsonl
 

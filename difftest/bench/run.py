@@ -181,7 +181,8 @@ def _build_ahead(what: Request) -> None:
     if what.device.type != "cuda":
         return
     runs = {(p.name, c.operator.activation) for c in what.cases for p in what.providers if p.check(c) is None}
-    builders: list[Callable[[], object]] = [partial(_activation_module, kind) for name, kind in runs if name == "flashinfer" and kind]
+    kinds = [kind for name, kind in runs if name == "flashinfer" and kind]
+    builders: list[Callable[[], object]] = [partial(_activation_module, kind) for kind in kinds]
     if ("flashinfer-cuda", None) in runs:
         builders.append(lambda: import_module("flashinfer.norm").get_norm_module())
     if len(builders) < 2:

@@ -111,7 +111,8 @@ def cases(
         for shape in at or default_shapes(operator(op))
     ]
     if not at and not dtypes:
-        found += [timed(op, dtype, *shape, device) for dtype in _OTHER_DTYPES for op, *shape in _OTHER_POINTS if op in chosen]
+        others = [(op, dtype, rows, width) for dtype in _OTHER_DTYPES for op, rows, width in _OTHER_POINTS if op in chosen]
+        found += [timed(*other, device) for other in others]
     return list(dict.fromkeys(found))
 
 

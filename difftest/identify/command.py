@@ -6,14 +6,15 @@ from pathlib import Path
 
 import torch
 
-from difftest import options, record
-from difftest import report as screens
-from difftest.candidates import is_file, operators_of, resolve
+from difftest import options
 from difftest.dtypes import DTYPES
-from difftest.environment import environment, one_line
 from difftest.errors import LackingError, UsageError
 from difftest.identify import report
 from difftest.identify.infer import identify as infer
+from difftest.providers.resolve import is_file, operators_of, resolve
+from difftest.report import files as record
+from difftest.report import terminal as screens
+from difftest.run.environment import environment, one_line
 from reference.contracts import Contract
 from reference.contracts import contract as contract_named
 from reference.operators import OPERATORS

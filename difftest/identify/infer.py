@@ -19,12 +19,14 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from difftest.calls import BadOutput, call, kind
+from difftest.cases.case import Case
+from difftest.dtypes import of
 from difftest.identify import hypotheses, probes
 from difftest.identify.evidence import Contradiction, Observation, Tally, nearest, tally
 from difftest.identify.hypotheses import EPS_CANDIDATES, Hypothesis, with_eps
-from difftest.implied_rstd import row_evidence
+from difftest.run.call import BadOutput, call
 from difftest.verdict import judge
+from difftest.verdict.rstd_interval import row_evidence
 from reference.contracts import DEFAULT_EPS, Contract
 from reference.operators import Operator
 from reference.precise import norm_terms
@@ -114,7 +116,7 @@ def _observe(
             result.refused[width] = str(refused)
             continue
         except BadOutput as error:
-            result.why = f"at width {width} it {error}"
+            result.why = f"at width {width}: {error}"
             continue
         except KeyboardInterrupt:
             raise
@@ -128,27 +130,20 @@ def _observe(
 
 
 def observe(op: Operator, function: Function, inputs: dict[str, torch.Tensor], eps: float) -> dict[str, torch.Tensor]:
-    """The outputs by name of one call on copies of `inputs`. BadOutput for another shape, dtype or kind.
-
-    An operator that works in place has written to the memory of those copies, or BadOutput says that it has not.
-    """
-    tensors = {name: tensor.clone() for name, tensor in inputs.items()}
-    handed = {name: tensor.detach() for name, tensor in tensors.items()}
-    returned = call(op, function, handed, Contract(op.codes[0], eps))
-    if inputs["input"].is_cuda:
-        torch.cuda.synchronize(inputs["input"].device)  # a kernel's fault shows here, not in what follows
-    if op.mutated:
-        for name in op.mutated:
-            if handed[name].shape != tensors[name].shape or handed[name].data_ptr() != tensors[name].data_ptr():
-                raise BadOutput(f"rebound {name} to other memory; {op.name} works in place")
-        return {"output": tensors["input"], "residual": tensors["residual"]}
+    """The outputs by name of one call on copies of `inputs`. BadOutput for another shape, dtype or kind."""
     rows = inputs["input"]
-    shape = (*rows.shape[:-1], rows.shape[-1] // 2) if op.family == "gated" else tuple(rows.shape)
-    if not isinstance(returned, torch.Tensor):
-        raise BadOutput(f"returned {kind(returned)}, not a tensor")
-    if tuple(returned.shape) != shape or returned.dtype != rows.dtype:
-        raise BadOutput(f"returned {returned.dtype} {tuple(returned.shape)}, not {rows.dtype} {shape}")
-    return {"output": returned.detach()}
+    width = rows.shape[-1] // (2 if op.family == "gated" else 1)
+    contract = Contract(op.codes[0], eps, op.weight_bias)
+    called = call(
+        Case(op.name, of(rows.dtype).name, tuple(rows.shape[:-1]), width, "", 0, contract, device=str(rows.device)),
+        function,
+        inputs,
+    )
+    if called.error:
+        raise called.error
+    if called.failure:
+        raise BadOutput(called.failure)
+    return called.outputs
 
 
 # --- corners ----------------------------------------------------------------------------------------------------------

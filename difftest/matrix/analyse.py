@@ -1,5 +1,4 @@
-"""From what was observed to a document: distances of pairs, each one's contract, errors against the truth, outliers.
-"""
+"""From what was observed to a document: distances of pairs, each one's contract, errors against the truth, outliers."""
 
 from __future__ import annotations
 

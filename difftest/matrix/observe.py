@@ -1,4 +1,4 @@
-"""One implementation's part of a matrix: the outputs of each case, and the contract that it follows for each operator and dtype."""
+"""One implementation's part of a matrix: the outputs of each case, and the contract it follows for each operator and dtype."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reference.providers import Provider, Refused, Unavailable
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something to ask of an implementation: the outputs of a case; or, with `widths`, its contract for that operator and dtype."""
+    """Something to ask of an implementation: the outputs of a case or, with `widths`, its contract for operator and dtype."""
 
     case: Case
     widths: tuple[int, ...] = ()

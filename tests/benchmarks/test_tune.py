@@ -57,8 +57,8 @@ def test_a_choice_that_was_not_measured_is_found(tune):
 
 def test_a_choice_that_moved_to_another_measured_variant_is_held_to_that_ones_time(tune):
     made = result(tune, {"chosen": 1.0, "narrow": 1.5}, {"access": 2})
-    point = made["points"][0]
-    point["variants"]["narrow"]["config"] = {"access": asdict(tune.choice(timed("fused_add_rmsnorm", "bf16", 4096, 4096), H200).config)["access"]}
+    today = tune.choice(timed("fused_add_rmsnorm", "bf16", 4096, 4096), H200).config
+    made["points"][0]["variants"]["narrow"]["config"] = {"access": today.access}
     [sentence] = tune.held_to(made, H200)
     assert sentence.endswith("narrow takes 1.500 of the time of chosen")
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-import cli
+from difftest import cli
 from difftest.bench import command, conditions, ladder
 from difftest.bench.shapes import timed
 from difftest.report import jsonl

@@ -12,7 +12,11 @@ from difftest.report.record import write_json
 from .made_up import FakeProvider, FakeTimer
 
 CPU = torch.device("cpu")
-POINTS = [timed("fused_add_rmsnorm", "bf16", 2, 64, "cpu"), timed("rmsnorm", "bf16", 2, 64, "cpu"), timed("rmsnorm", "fp32", 3, 5, "cpu")]
+POINTS = [
+    timed("fused_add_rmsnorm", "bf16", 2, 64, "cpu"),
+    timed("rmsnorm", "bf16", 2, 64, "cpu"),
+    timed("rmsnorm", "fp32", 3, 5, "cpu"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-import cli
-from difftest import jsonl
+from difftest import cli, jsonl
 from difftest.matrix import file
 from difftest.pages import blocks, command, sources, speed
 
