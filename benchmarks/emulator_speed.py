@@ -1,4 +1,4 @@
-"""Rows per second of the CPU replay beside Numba's own simulator, on kernels that both can run.
+"""Rows per second of the CPU emulator beside Numba's own simulator, on kernels that both can run.
 
     python benchmarks/emulator_speed.py [--rows 400] [--width 4096] [--threads 64]
 
@@ -98,11 +98,11 @@ def time_simulator(threads: int, width: int) -> float:
     return SIMULATOR_ROWS / elapsed
 
 
-def time_replay(make: Any, check_mode: str, rows: int, threads: int, width: int) -> tuple[float, float]:
+def time_emulator(make: Any, check_mode: str, rows: int, threads: int, width: int) -> tuple[float, float]:
     """(rows per second, seconds of the first launch)."""
-    from numba_kernels.replay import ReplayKernel
+    from numba_kernels.emulator import EmulatedKernel
 
-    kernel = ReplayKernel(make(threads, width), check=check_mode)
+    kernel = EmulatedKernel(make(threads, width), check=check_mode)
     arguments = inputs(rows, width)
     start = time.perf_counter()
     kernel.launch(1, threads, inputs(1, width))
@@ -155,10 +155,10 @@ def main() -> None:
         print("Numba's simulator failed:", done.stderr.strip().splitlines()[-1])
     for check_mode in ("fast", "full"):
         for name, make in (("shared memory", make_tree), ("shuffles", make_shuffled)):
-            rate, first = time_replay(make, check_mode, options.rows, options.threads, options.width)
-            show(f"replay ({check_mode}), {name}", rate, first)
+            rate, first = time_emulator(make, check_mode, options.rows, options.threads, options.width)
+            show(f"emulator ({check_mode}), {name}", rate, first)
     rate, first = time_operator(options.rows, options.width)
-    show("replay (fast), bf16 fused_add_rmsnorm", rate, first)
+    show("emulator (fast), bf16 fused_add_rmsnorm", rate, first)
 
 
 if __name__ == "__main__":

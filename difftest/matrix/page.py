@@ -69,7 +69,7 @@ def _claims(document: dict[str, Any]) -> str:
         note += "" if claim.bias_in_fp32 else "the bias is added in the weight's dtype"
         rows.append((claim.library, ", ".join(claim.ops), claim.code, seen, claim.source, note))
     heads = ("library", "operators", "contract", "outputs agree", "source", "note")
-    return markdown(Table("Claims", heads, tuple(rows)))
+    return markdown(Table("Claims", heads, tuple(rows), names=len(heads)))
 
 
 # Providers whose claim is another row of the table than their own name.

@@ -6,9 +6,10 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from difftest import cli, jsonl
+from difftest import cli
 from difftest.matrix import file
 from difftest.pages import blocks, command, sources, speed
+from difftest.report import jsonl
 
 PAGES = {path: text for path, text in command.pages()}
 MOST_LINES = 3000  # of committed results
