@@ -29,6 +29,7 @@ EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage 
 lacks what was asked for, 130 interrupted (by Ctrl-C or SIGTERM) before a difference was found, 141 standard output was closed
 before one was found."""
 
+RESULT_FILE = "Result file, whole after every point: JSON Lines if it ends in .jsonl, else JSON."
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
 
 
@@ -246,12 +247,12 @@ def identify(**options: Any) -> int:
 
 @main.command(epilog=EXIT_STATUS)
 @listed("--ops", metavar="NAMES", help="Operators.  [default: fused_add_rmsnorm,silu_and_mul,rmsnorm]")
-@listed("--shapes", metavar="RxW,…", help="Output rows x width.  [default: the README's, by operator]")
+@listed("--shapes", metavar="RxW,…", help="Output rows x width.  [default: docs/speed.md's, by operator]")
 @listed("--dtypes", metavar="NAMES", help="Storage dtypes.  [default: bf16, and a few points of the others]")
 @listed("--peers", metavar="NAMES", help="Providers beside ours.  [default: all that have the operator]")
 @click.option("--device", default=DEFAULTS["--device"], metavar="auto|cuda[:N]", show_default=True, help="The GPU.")
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new point after this time.")
-@click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Result file, written again after every point.")
+@click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help=RESULT_FILE)
 @click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Write GB/s as SVG files (needs matplotlib).")
 @click.option(
     "--summary",
@@ -260,6 +261,7 @@ def identify(**options: Any) -> int:
     metavar="FILE",
     help="Measure nothing: report what a result file holds; several are put together.",
 )
+@click.option("--ladder", is_flag=True, help="Measure every step from the textbook kernel to the fast ones.")
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown.")
 def bench(**options: Any) -> int:
     """Measure device and host time beside other implementations."""
@@ -283,14 +285,16 @@ def ledger(**options: Any) -> int:
     return show(**options)
 
 
-@main.command(epilog=EXIT_STATUS)
-@click.argument("result", type=click.Path(path_type=Path))
-def docs(result: Path) -> int:
-    """Print the page "Who rounds where" made from RESULT, the JSON file of a matrix."""
+@main.command(
+    epilog="Exit status: 0 every page is what it should be, 1 --check found one that is not, 2 marks that name no block."
+)
+@click.option("--check", is_flag=True, help="Write nothing; name the pages that are not what the data says.")
+def docs(check: bool) -> int:
+    """Write the generated pages of the repository, and the marked blocks of README.md and docs/, from code and result files."""
     with interrupts.leaving_at_once():
-        from difftest.matrix.command import docs
+        from difftest.pages.command import docs
 
-    return docs(result)
+    return docs(check=check)
 
 
 @main.command(epilog=EXIT_STATUS)

@@ -1,3 +1,0 @@
-"""Moved to `difftest.run.call`."""
-
-from difftest.run.call import *  # noqa: F403

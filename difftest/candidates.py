@@ -1,3 +1,0 @@
-"""Moved to `difftest.providers.resolve`."""
-
-from difftest.providers.resolve import *  # noqa: F403

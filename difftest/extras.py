@@ -1,3 +1,0 @@
-"""Moved to `difftest.report.files`."""
-
-from difftest.report.files import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved to `difftest.cases.ledger`."""
-
-from difftest.cases.ledger import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved to `difftest.cases.regimes`."""
-
-from difftest.cases.regimes import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved to `difftest.verdict.truth`."""
-
-from difftest.verdict.truth import *  # noqa: F403

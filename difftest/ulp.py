@@ -1,3 +1,0 @@
-"""Moved to `difftest.verdict.ulp`."""
-
-from difftest.verdict.ulp import *  # noqa: F403

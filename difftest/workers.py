@@ -1,3 +1,0 @@
-"""Moved to `difftest.run.pool`."""
-
-from difftest.run.pool import *  # noqa: F403
