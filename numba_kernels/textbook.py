@@ -7,11 +7,11 @@ block. ``enable_pdl`` is taken and has no effect; ``torch.compile`` sees no oper
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import operators as _operators
-from .declarations import OPERATORS, Checked, Launch, Operator
+from .declarations import OPERATORS, Checked, Gated, Launch, Norm, Operator
 from .runtime.calls import make_call
 
 if TYPE_CHECKING:
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 RESERVED_BYTES = 4 * 32  # of shared memory: a sum for each warp of the largest block
 
 
-def widest(device: int | None = None) -> int:
-    """Elements of the longest row that a norm takes on CUDA device number ``device``.
+def widest(name: str, device: int | None = None) -> int | None:
+    """Elements of the longest row that an operator takes on CUDA device number ``device``; None: of any length.
 
-    None: for host arrays, on the emulator or, where there is a GPU, on the current one.
+    A ``device`` of None means host arrays: the emulator or, where there is a GPU, the current one.
     """
+    return _elements_of_shared_memory(device) if isinstance(OPERATORS[name].launch, Norm) else None
+
+
+def _elements_of_shared_memory(device: int | None) -> int:
     from . import tuning
     from .runtime import host, launch
 
@@ -36,39 +40,41 @@ def widest(device: int | None = None) -> int:
     return (target.shared_bytes - RESERVED_BYTES) // 4
 
 
-@dataclass(frozen=True)
-class Textbook:
-    """Another launch's plan, with the textbook kernels' config in place of tuning's choice."""
-
-    fast: Launch
-
-    @property
-    def buffers(self) -> tuple[str, ...]:
-        """The fast kernel's."""
-        return self.fast.buffers
+class TextbookNorm(Norm):
+    """The textbook kernel's config in place of what tuning chooses."""
 
     def plan(self, call: Checked) -> Plan:
-        """Raises ValueError for rows that are too wide."""
-        from .kernels.config import TextbookConfig, TextbookGatedConfig
-        from .plans import NormPlan
+        """Raises ValueError for rows that don't fit."""
+        from .kernels.config import TextbookConfig
         from .runtime.arrays import CPU
 
-        plan = self.fast.plan(call)
-        if not isinstance(plan, NormPlan):
-            return replace(plan, config=TextbookGatedConfig())
-        device = call.rows["input"].array.device
-        most = widest(None if device == CPU else device)
-        if plan.width > most:
+        x = call.rows["input"]
+        most = _elements_of_shared_memory(None if x.array.device == CPU else x.array.device)
+        if x.width > most:
             raise ValueError(
-                f"input: rows of {plan.width} elements; the textbook kernels keep a row in the shared memory of a block, "
+                f"input: rows of {x.width} elements; the textbook kernels keep a row in the shared memory of a block, "
                 f"and {most} fit here"
             )
-        return replace(plan, config=TextbookConfig())
+        return replace(super().plan(call), config=TextbookConfig())
+
+
+class TextbookGated(Gated):
+    """As TextbookNorm, for rows of any length."""
+
+    def plan(self, call: Checked) -> Plan:
+        """Never raises."""
+        from .kernels.config import TextbookGatedConfig
+
+        return replace(super().plan(call), config=TextbookGatedConfig())
+
+
+LAUNCHES: dict[type, Callable[..., Launch]] = {Norm: TextbookNorm, Gated: TextbookGated}
 
 
 def _textbook(operator: Operator) -> Callable[..., Any]:
     """The public function of ``operator``, run by its textbook kernel."""
-    run = make_call(replace(operator, launch=Textbook(operator.launch)), direct=True)
+    launch = LAUNCHES[type(operator.launch)](**vars(operator.launch))
+    run = make_call(replace(operator, launch=launch), direct=True)
     run.__name__ = run.__qualname__ = operator.name
     run.__doc__ = getattr(_operators, operator.name).__doc__
     return run

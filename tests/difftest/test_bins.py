@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.bins import bins, log_bar
+from difftest.report.bins import bins, log_bar
 
 
 @given(st.dictionaries(st.integers(-(2**33), 2**33), st.integers(1, 10**9), max_size=20))

@@ -6,20 +6,21 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-import cli
 import reference.providers
-from difftest import buffers, stability
-from difftest.calls import call_guarded
-from difftest.candidates import resolve
+from difftest import cli
 from difftest.cases import Case
 from difftest.errors import UsageError
-from difftest.run import Skip, run_case
+from difftest.providers.resolve import resolve
+from difftest.run import buffers, stability
+from difftest.run.call import call
+from difftest.run.check import Skip, check
+from reference.contracts import contract
 from reference.providers.torch_plain import TorchPlain
 
 CPU = torch.device("cpu")
-NORM = Case("rmsnorm", "bf16", (4,), 64, "normal", 1, "W0")
-ADD_NORM = Case("fused_add_rmsnorm", "bf16", (4,), 64, "normal", 1, "R0W0")
-OUT = Case("rmsnorm", "bf16", (4,), 64, "normal", 1, "W0", out_given=True)
+NORM = Case("rmsnorm", "bf16", (4,), 64, "normal", 1, contract("rmsnorm"))
+ADD_NORM = Case("fused_add_rmsnorm", "bf16", (4,), 64, "normal", 1, contract("fused_add_rmsnorm"))
+OUT = Case("rmsnorm", "bf16", (4,), 64, "normal", 1, contract("rmsnorm"), out_given=True)
 SMALL = ("--dtypes", "bf16", "--widths", 3, "--cases", 0)
 
 
@@ -35,7 +36,7 @@ def right_in_place(input, residual, weight, eps):
 
 
 def called(function, case=NORM):
-    return call_guarded(case, function, case.resolved_contract(), buffers.allocate_inputs(case, CPU))
+    return call(case, function, case.inputs())
 
 
 class Candidate(TorchPlain):
@@ -50,7 +51,7 @@ class Candidate(TorchPlain):
 
 
 def reasons(function, case=NORM):
-    (result,) = run_case(case, Candidate(function), [TorchPlain()], again=True)
+    (result,) = check(case, Candidate(function), [TorchPlain()], again=True)
     return result.reasons
 
 
@@ -108,9 +109,9 @@ def test_a_reference_or_a_provider_that_leaves_is_left_out():
     class Leaves(TorchPlain):
         function = leave
 
-    (result,) = run_case(NORM, Candidate(right), [Candidate(leave)])
+    (result,) = check(NORM, Candidate(right), [Candidate(leave)])
     assert result == Skip(NORM, "torch", "raised SystemExit: 0")
-    (result,) = run_case(NORM, Leaves(), [TorchPlain()])
+    (result,) = check(NORM, Leaves(), [TorchPlain()])
     assert result == Skip(NORM, "torch", "torch: raised SystemExit: 0")
 
 
@@ -154,7 +155,7 @@ def test_a_tensor_rebound_to_other_memory_is_no_work_in_place(names, how):
     assert called(right_in_place, ADD_NORM).faults == []
     found = called(rebinds, ADD_NORM)
     assert found.faults == [f"{name} was rebound to other memory; fused_add_rmsnorm works in place" for name in names]
-    given = buffers.allocate_inputs(ADD_NORM, CPU)
+    given = buffers.allocate_inputs(ADD_NORM, ADD_NORM.inputs())
     for name, output in (("input", "output"), ("residual", "residual")):
         assert torch.equal(found.outputs[output], given[name].view) == (name in names)
     assert set(called(rebinds, ADD_NORM).faults) <= set(reasons(rebinds, ADD_NORM))
@@ -183,7 +184,7 @@ def test_the_shape_expected_is_the_case_s_and_not_that_of_the_input_after_the_ca
     def resizes(input, weight, eps):
         return right(input.resize_(1), weight, eps)
 
-    found = called(resizes, Case("rmsnorm", "bf16", (1,), 3, "normal", 1, "W0"))
+    found = called(resizes, Case("rmsnorm", "bf16", (1,), 3, "normal", 1, contract("rmsnorm")))
     assert "output has shape (3,), not (1, 3)" in found.faults
 
 
@@ -272,17 +273,17 @@ def test_results_in_parts_of_one_buffer_that_do_not_touch_are_none():
     assert reasons(workspace(256)) == ()
 
 
-def test_the_results_that_are_compared_are_let_go_of():
+def test_the_results_that_are_compared_are_let_go_of(monkeypatch):
     calls = []
 
-    def call(case, values):
-        calls.append(call_guarded(case, right, case.resolved_contract(), buffers.allocate_inputs(case, CPU, values)))
+    def recording(*words):
+        calls.append(call(*words))
         return calls[-1]
 
-    first = call(NORM, None)
+    monkeypatch.setattr(stability, "call", recording)
+    first = recording(NORM, right, NORM.inputs())
     assert torch.equal(first.returned, first.outputs["output"])
-    given = {name: buffer.snapshot() for name, buffer in buffers.allocate_inputs(NORM, CPU).items()}
-    assert stability.check(NORM, given, first, call, False).reasons == ()
+    assert stability.check(NORM, right, NORM.inputs(), first, False).reasons == ()
     assert [each.returned for each in calls[:2]] == [None, None]
 
 

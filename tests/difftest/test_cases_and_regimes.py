@@ -6,12 +6,12 @@ import json
 import pytest
 import torch
 
-from difftest import regimes
-from difftest.cases import Case, Request, generate
+from difftest.cases import Case, Request, generate, regimes
 from difftest.dtypes import DTYPES, bits
+from reference.contracts import contract
 from reference.operators import OPERATORS
 
-EVERYTHING = Request({op: OPERATORS[op].codes[0] for op in OPERATORS}, list(DTYPES), [1, 3, 111, 4096], extra=63)
+EVERYTHING = Request({op: contract(op) for op in OPERATORS}, list(DTYPES), [1, 3, 111, 4096], extra=63)
 
 
 def drawn(regime, op="rmsnorm", rows=8, width=64, dtype="bf16", seed=0):
@@ -39,7 +39,7 @@ def test_every_operator_gets_every_odd_layout_in_some_dtype():
         assert {name for c in cases for name in c.misaligned} == buffers
         if op.family != "gated":
             assert any(c.weight_dtype == "fp32" and c.dtype != "fp32" for c in cases)
-            assert len({c.eps for c in cases}) == 2
+            assert len({c.contract.eps for c in cases}) == 2
 
 
 def test_random_cases_differ_in_width_shape_layout_and_regime():
@@ -59,7 +59,9 @@ def test_one_request_gives_the_same_cases_and_another_seed_gives_others():
 
 
 def test_a_case_keeps_its_seed_in_a_narrower_request():
-    narrow = dataclasses.replace(EVERYTHING, contracts={"rmsnorm": "W0"}, dtypes=["bf16"], widths=[111], rows=[8], extra=0)
+    narrow = dataclasses.replace(
+        EVERYTHING, contracts={"rmsnorm": contract("rmsnorm")}, dtypes=["bf16"], widths=[111], rows=[8], extra=0
+    )
     every = set(generate(EVERYTHING))
     assert all(case in every for case in generate(narrow))
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from difftest.vacuity import survivors
+from difftest.verdict.vacuity import survivors
 from reference.contracts import contract
 from reference.operators import OPERATORS
 

@@ -8,11 +8,11 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-import cli
-from difftest import record
+from difftest import cli
 from difftest.errors import LackingError, UsageError
+from difftest.report import files
 
-SMALL = ("difftest", "--candidate", "torch", "--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3", "--regimes", "normal")
+USUAL = ("--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3", "--regimes", "normal", "--cases", "0", "--device", "cpu")
 LEDGER = ("ledger", "--op", "rmsnorm")
 
 
@@ -23,8 +23,13 @@ def call(*words):
     return result
 
 
+def words_of(*words):
+    """A small run of torch, unless another candidate is named."""
+    return ("difftest", *USUAL, *(() if "--candidate" in words else ("--candidate", "torch")), *words)
+
+
 def small(*words):
-    return call(*SMALL, "--cases", "0", "--device", "cpu", *words)
+    return call(*words_of(*words))
 
 
 def refused(result, *said):
@@ -93,7 +98,7 @@ def test_the_file_that_standard_output_goes_to_is_refused(tmp_path, monkeypatch)
     file.write_text("")
     monkeypatch.setattr(os, "fstat", lambda number, real=os.fstat: os.stat(file) if number == 1 else real(number))
     with pytest.raises(UsageError, match="standard output"):
-        record.check_writable("--json", file)
+        files.check_writable("--json", file)
 
 
 def test_a_name_longer_than_names_may_be_is_refused(tmp_path):
@@ -142,7 +147,7 @@ def lost(monkeypatch, *, name):
             raise OSError(28, "No space left on device")
         real(temporary, target)
 
-    monkeypatch.setattr("difftest.record.Path.replace", replace)
+    monkeypatch.setattr("difftest.report.files.Path.replace", replace)
 
 
 def test_a_file_that_cannot_be_written_in_the_end_is_one_line_after_the_report_and_the_others_are_written(tmp_path, monkeypatch):
@@ -177,7 +182,7 @@ def test_each_of_several_files_is_tried_and_the_first_failure_is_the_error(tmp_p
         raise OSError(13, "Permission denied")
 
     with pytest.raises(LackingError, match="a could not be written: Permission denied"):
-        record.write_each(
+        files.write_each(
             (tmp_path / "a", fails), (tmp_path / "b", lambda path: path.write_text("b")), (tmp_path / "c", fails), (None, fails)
         )
     assert (tmp_path / "b").exists()
@@ -216,14 +221,14 @@ def unread(monkeypatch):
 
 def test_a_run_whose_reader_has_gone_saves_its_files_and_its_status_is_no_difference(tmp_path, unread, capfd):
     file = tmp_path / "run.json"
-    assert unread(*SMALL, "--cases", 0, "--device", "cpu", "--json", file) == 141
+    assert unread(*words_of("--json", file)) == 141
     assert json.loads(file.read_text())["verdict"] == "conforms"
     assert capfd.readouterr().err == ""
 
 
 def test_a_difference_is_a_difference_though_nobody_reads_of_it(tmp_path, unread, broken):
     words = ("--candidate", broken("returns_zeros", "rmsnorm"), "--failures", tmp_path / "f", "--json", tmp_path / "run.json")
-    assert unread(*SMALL, "--cases", 0, "--device", "cpu", *words) == 1
+    assert unread(*words_of(*words)) == 1
     assert json.loads((tmp_path / "run.json").read_text())["verdict"] == "differs"
     assert len(list((tmp_path / "f").iterdir())) == 1
 

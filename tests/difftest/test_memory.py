@@ -3,16 +3,18 @@
 import pytest
 import torch
 
-from difftest import buffers
 from difftest.cases import Case
 from difftest.dtypes import DTYPES, bits
+from difftest.run import buffers
+from reference.contracts import contract
 
-CPU = torch.device("cpu")
+
+def allocated(case):
+    return buffers.allocate_inputs(case, case.inputs())
 
 
 def case(op="rmsnorm", lead=(3,), width=5, regime="normal", **layout):
-    code = {"fused_add_rmsnorm": "R0W0", "rmsnorm": "W0", "silu_and_mul": "S0"}[op]
-    return Case(op, "bf16", lead, width, regime, 1, code, **layout)
+    return Case(op, "bf16", lead, width, regime, 1, contract(op), **layout)
 
 
 @pytest.mark.parametrize(
@@ -20,31 +22,31 @@ def case(op="rmsnorm", lead=(3,), width=5, regime="normal", **layout):
     [((), 0, (1,)), ((3,), 0, (5, 1)), ((3,), 2, (7, 1)), ((2, 3), 2, (21, 7, 1)), ((0,), 2, (7, 1))],
 )
 def test_views_have_the_shape_and_the_strides_of_the_case(lead, padding, strides):
-    view = buffers.allocate_inputs(case(lead=lead, padding=padding), CPU)["input"].view
+    view = allocated(case(lead=lead, padding=padding))["input"].view
     assert tuple(view.shape) == (*lead, 5)
     assert view.stride() == strides
 
 
 def test_a_gated_row_is_gate_and_up_side_by_side_and_strided_as_one():
-    view = buffers.allocate_inputs(case("silu_and_mul", padding=2), CPU)["input"].view
+    view = allocated(case("silu_and_mul", padding=2))["input"].view
     assert tuple(view.shape) == (3, 10)
     assert view.stride() == (12, 1)
 
 
 def test_a_buffer_is_on_a_64_byte_boundary_and_a_misaligned_one_is_an_element_past_it():
-    given = buffers.allocate_inputs(case("fused_add_rmsnorm", misaligned=("residual",)), CPU)
+    given = allocated(case("fused_add_rmsnorm", misaligned=("residual",)))
     assert given["input"].view.data_ptr() % 64 == 0
     assert given["weight"].view.data_ptr() % 64 == 0
     assert given["residual"].view.data_ptr() % 64 == 2
 
 
 def test_an_untouched_buffer_has_no_stray_writes():
-    for buffer in buffers.allocate_inputs(case(padding=3), CPU).values():
+    for buffer in allocated(case(padding=3)).values():
         assert buffer.stray_writes(writable=False) is None
 
 
 def test_the_row_may_be_overwritten_where_it_is_writable():
-    buffer = buffers.allocate_inputs(case(padding=3), CPU)["input"]
+    buffer = allocated(case(padding=3))["input"]
     buffer.view.zero_()
     assert buffer.stray_writes(writable=True) is None
     assert "15 elements overwritten, the first at row 0, column 0" in buffer.stray_writes(writable=False)
@@ -60,13 +62,13 @@ def test_the_row_may_be_overwritten_where_it_is_writable():
     ],
 )
 def test_one_stray_element_is_found_and_placed(offset, said):
-    buffer = buffers.allocate_inputs(case(padding=3), CPU)["input"]
+    buffer = allocated(case(padding=3))["input"]
     buffer.storage[buffer.base + offset] = 0
     assert buffer.stray_writes(writable=True) == f"input: 1 element overwritten, the first {said}"
 
 
 def test_a_stray_write_of_nan_is_found_too():
-    buffer = buffers.allocate_inputs(case(), CPU)["input"]
+    buffer = allocated(case())["input"]
     buffer.storage[buffer.base - 1] = float("nan")
     assert buffer.stray_writes(writable=True)
 
@@ -80,7 +82,7 @@ def test_poison_is_a_nan_that_arithmetic_does_not_make(dtype):
 
 
 def test_a_snapshot_keeps_the_values_from_before_the_call():
-    buffer = buffers.allocate_inputs(case(padding=3), CPU)["input"]
+    buffer = allocated(case(padding=3))["input"]
     before = buffer.view.clone()
     buffer.view.zero_()
     assert torch.equal(buffer.snapshot(), before)
@@ -88,7 +90,7 @@ def test_a_snapshot_keeps_the_values_from_before_the_call():
 
 
 def test_an_output_to_be_filled_holds_nothing_but_poison():
-    output = buffers.allocate_output(case(), CPU)
+    output = buffers.allocate_output(case())
     assert bool(output.view.isnan().all())
 
 

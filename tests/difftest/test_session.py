@@ -3,19 +3,29 @@
 import pytest
 import torch
 
-from difftest import session
 from difftest.cases import Request, generate
-from difftest.run import run_case
-from difftest.session import Plan, default_workers, run
+from difftest.run import session
+from difftest.run.check import check
+from difftest.run.session import Session, default_workers, run
+from reference.contracts import contract
 from reference.providers.torch_plain import TorchPlain
 
-CASES = list(generate(Request({"rmsnorm": "W0", "silu_and_mul": "S0"}, ["bf16", "fp32"], [3, 64], rows=[4])))
+CASES = list(
+    generate(
+        Request(
+            {"rmsnorm": contract("rmsnorm"), "silu_and_mul": contract("silu_and_mul")},
+            ["bf16", "fp32"],
+            [3, 64],
+            rows=[4],
+        )
+    )
+)
 EVERY = frozenset(range(len(CASES)))
 
 
 @pytest.fixture(scope="module")
 def here():
-    return run(Plan(CASES, "torch", ["torch"], again=EVERY))
+    return run(Session(CASES, "torch", ["torch"], again=EVERY))
 
 
 def test_an_interrupted_run_keeps_and_saves_the_differences_it_found(difftest, broken):
@@ -37,12 +47,12 @@ def test_an_interrupted_run_without_a_difference_is_no_pass(difftest, broken, fu
 
 def test_on_case_is_called_once_for_each_case_in_order():
     seen = []
-    run(Plan(CASES[:4], "torch", ["torch"]), seen.append)
+    run(Session(CASES[:4], "torch", ["torch"]), seen.append)
     assert seen == CASES[:4]
 
 
 def test_two_references_give_two_results_a_case():
-    outcome = run(Plan(CASES[:2], "torch", ["torch", "torch:W1"]))
+    outcome = run(Session(CASES[:2], "torch", ["torch", "torch:W1"]))
     assert [(r.case, r.against) for r in outcome.results] == [(c, a) for c in CASES[:2] for a in ("torch", "torch:W1")]
 
 
@@ -66,8 +76,10 @@ class Recording(TorchPlain):
 def test_the_candidate_runs_first_and_every_reference_gets_what_it_was_given():
     """A reference that ran on the buffers of an operator that works in place would get sums in place of inputs."""
     seen = []
-    (case,) = generate(Request({"fused_add_rmsnorm": "R0W0"}, ["bf16"], [64], rows=[4], regimes=["normal"]))
-    run_case(case, Recording("candidate", seen), [Recording("one", seen), Recording("other", seen)])
+    (case,) = generate(
+        Request({"fused_add_rmsnorm": contract("fused_add_rmsnorm")}, ["bf16"], [64], rows=[4], regimes=["normal"])
+    )
+    check(case, Recording("candidate", seen), [Recording("one", seen), Recording("other", seen)])
     assert [name for name, *_ in seen] == ["candidate", "one", "other"]
     for _, input, residual, _ in seen[1:]:
         assert torch.equal(input, seen[0][1])
@@ -76,19 +88,21 @@ def test_the_candidate_runs_first_and_every_reference_gets_what_it_was_given():
 
 def test_memory_that_a_candidate_allocates_holds_nan_and_no_earlier_answer():
     seen = []
-    (case,) = generate(Request({"fused_add_rmsnorm": "R0W0"}, ["bf16"], [64], rows=[4], regimes=["normal"]))
-    run_case(case, Recording("candidate", seen), [])
+    (case,) = generate(
+        Request({"fused_add_rmsnorm": contract("fused_add_rmsnorm")}, ["bf16"], [64], rows=[4], regimes=["normal"])
+    )
+    check(case, Recording("candidate", seen), [])
     assert bool(seen[0][3].isnan().all())
 
 
 def test_workers_find_the_same_in_the_same_order(here):
-    outcome = run(Plan(CASES, "torch", ["torch"], workers=2, again=EVERY))
+    outcome = run(Session(CASES, "torch", ["torch"], workers=2, again=EVERY))
     assert [r.to_json() for r in outcome.results] == [r.to_json() for r in here.results]
     assert outcome.not_run == 0
 
 
 def test_a_candidate_that_takes_its_worker_down_is_a_difference_and_another_worker_goes_on(broken):
-    outcome = run(Plan(CASES[:3], broken("dies", "rmsnorm"), ["torch"], workers=1))
+    outcome = run(Session(CASES[:3], broken("dies", "rmsnorm"), ["torch"], workers=1))
     assert [result.case for result in outcome.results] == CASES[:3]
     assert {result.reasons for result in outcome.results} == {("the process died in the middle of the call (exit code -9)",)}
     assert outcome.not_run == 0
@@ -96,7 +110,7 @@ def test_a_candidate_that_takes_its_worker_down_is_a_difference_and_another_work
 
 def test_a_worker_that_follows_a_dead_one_runs_the_rest_of_its_group_and_the_groups_that_are_left(broken):
     wide = [case for case in CASES if case.op == "rmsnorm"]
-    outcome = run(Plan(wide, broken("dies", "dies_at_width_3"), ["torch"], workers=1), [].append)
+    outcome = run(Session(wide, broken("dies", "dies_at_width_3"), ["torch"], workers=1), [].append)
     died = [result.case for result in outcome.results if "died" in " ".join(result.reasons)]
     assert died == [case for case in wide if case.width == 3 and case.regime == "zeros"]
     assert len(died) == 2
@@ -106,7 +120,7 @@ def test_a_worker_that_follows_a_dead_one_runs_the_rest_of_its_group_and_the_gro
 
 def test_what_is_left_after_too_many_crashes_is_given_up(broken, monkeypatch):
     monkeypatch.setattr(session, "MOST_CRASHES", 2)
-    outcome = run(Plan(CASES[:4], broken("dies", "rmsnorm"), ["torch"], workers=1))
+    outcome = run(Session(CASES[:4], broken("dies", "rmsnorm"), ["torch"], workers=1))
     assert len(outcome.results) == 2
     assert outcome.not_run == 2
 
@@ -116,7 +130,7 @@ def test_workers_see_the_environment_of_their_run_and_not_of_an_earlier_one(tmp_
     file.write_text("import os\n\ndef rmsnorm(*_, **__):\n    raise RuntimeError('it is ' + os.environ['DAY'])\n")
     for day in ("monday", "tuesday"):
         monkeypatch.setenv("DAY", day)
-        (result,) = run(Plan(CASES[:1], f"{file}:rmsnorm", ["torch"], workers=1)).results
+        (result,) = run(Session(CASES[:1], f"{file}:rmsnorm", ["torch"], workers=1)).results
         assert f"it is {day}" in result.reasons[0]
 
 

@@ -8,18 +8,18 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-import cli
+from difftest import cli
 from difftest.cases import Case, Request, generate
-from difftest.run import run_case
-from difftest.stability import chosen, parts
+from difftest.run.check import check
+from difftest.run.stability import chosen, parts
 from reference.contracts import contract
 from reference.operators import OPERATORS
 from reference.providers import Refused
 from reference.providers.torch_plain import TorchPlain
 
 ONE = ("--dtypes", "fp32", "--widths", 4096, "--rows", 4, "--regimes", "normal", "--cases", 0)
-CASE = Case("rmsnorm", "fp32", (4,), 64, "normal", 1, "W0")
-DEFAULT = Request({op: contract(op).code for op in OPERATORS}, ["fp16", "bf16", "fp32"], [1, 3, 111, 4096], extra=7)
+CASE = Case("rmsnorm", "fp32", (4,), 64, "normal", 1, contract("rmsnorm"))
+DEFAULT = Request({op: contract(op) for op in OPERATORS}, ["fp16", "bf16", "fp32"], [1, 3, 111, 4096], extra=7)
 
 
 class Changed(TorchPlain):
@@ -40,7 +40,7 @@ class Changed(TorchPlain):
 
 
 def asked(provider, case=CASE, **how):
-    (result,) = run_case(case, provider, [TorchPlain()], again=True, **how)
+    (result,) = check(case, provider, [TorchPlain()], again=True, **how)
     return result
 
 
@@ -78,7 +78,7 @@ def test_one_bit_of_one_element_is_a_change_and_so_is_the_sign_of_a_zero(regime)
             output.view(torch.int32)[2, 5] ^= 1 if regime == "normal" else -(1 << 31)
         return output
 
-    result = asked(Changed(change), Case("rmsnorm", "fp32", (4,), 64, regime, 1, "W0"))
+    result = asked(Changed(change), Case("rmsnorm", "fp32", (4,), 64, regime, 1, contract("rmsnorm")))
     assert "changes from run to run: 1 element; output, row 2, column 5 is" in result.reasons[0]
 
 
@@ -95,7 +95,7 @@ def test_a_residual_that_changes_is_named():
         if number == 2:
             inputs[1][0, 0] += 1
 
-    result = asked(Changed(change), Case("fused_add_rmsnorm", "bf16", (4,), 64, "normal", 1, "R0W0"))
+    result = asked(Changed(change), Case("fused_add_rmsnorm", "bf16", (4,), 64, "normal", 1, contract("fused_add_rmsnorm")))
     assert "changes from run to run: 1 element; residual, row 0, column 0 is" in result.reasons[0]
 
 
@@ -119,7 +119,17 @@ def test_a_second_call_that_writes_out_of_its_rows_is_a_difference():
 
 def test_the_second_call_gets_the_same_values_in_the_same_layout_in_other_memory():
     provider = Changed()
-    case = Case("fused_add_rmsnorm", "bf16", (2, 3), 64, "normal", 1, "R0W0", padding=3, misaligned=("residual",))
+    case = Case(
+        "fused_add_rmsnorm",
+        "bf16",
+        (2, 3),
+        64,
+        "normal",
+        1,
+        contract("fused_add_rmsnorm"),
+        padding=3,
+        misaligned=("residual",),
+    )
     assert asked(provider, case).reasons == ()
     first, second = provider.calls[:2]
     for (one, value), (other, again) in zip(first, second, strict=True):
@@ -143,7 +153,7 @@ def test_an_output_that_is_handed_over_is_poisoned_for_every_call():
 
             return call
 
-    assert asked(Out(), Case("rmsnorm", "fp32", (4,), 64, "normal", 1, "W0", out_given=True)).reasons == ()
+    assert asked(Out(), Case("rmsnorm", "fp32", (4,), 64, "normal", 1, contract("rmsnorm"), out_given=True)).reasons == ()
     assert seen == [True] * 4
 
 
@@ -223,7 +233,7 @@ def test_a_part_that_raises_is_a_difference_and_one_that_is_refused_a_remark():
 
 def test_the_parts_are_the_first_or_the_last_row_and_all_others():
     def over_seeds(rows):
-        return {parts(Case("rmsnorm", "fp32", (rows,), 8, "normal", seed, "W0")) for seed in range(40)}
+        return {parts(Case("rmsnorm", "fp32", (rows,), 8, "normal", seed, contract("rmsnorm"))) for seed in range(40)}
 
     assert over_seeds(0) == over_seeds(1) == {()}
     for rows in (2, 3, 256):
@@ -265,7 +275,7 @@ def test_about_one_case_in_eight_is_called_again_and_a_wide_one_of_several_rows_
 
 
 def test_the_widest_there_is_stands_for_a_wide_one():
-    cases = [Case("rmsnorm", "fp32", (rows,), width, "normal", 1, "W0") for width in (3, 64) for rows in (1, 4)]
+    cases = [Case("rmsnorm", "fp32", (rows,), width, "normal", 1, contract("rmsnorm")) for width in (3, 64) for rows in (1, 4)]
     assert chosen(cases) == {3}
     assert chosen(cases[:1]) == frozenset()
 

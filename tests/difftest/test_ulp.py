@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest import ulp
 from difftest.dtypes import DTYPES
+from difftest.verdict import ulp
 
 SIXTEEN = [torch.float16, torch.bfloat16]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-import cli
+from difftest import cli
 from reference.operators import OPERATORS
 
 CANDIDATES = Path(__file__).parent / "candidates"

@@ -129,7 +129,7 @@ def test_a_row_keeps_its_bits_in_any_batch():
 
 
 def test_a_row_that_does_not_fit_shared_memory_is_refused_before_anything_is_written():
-    widest = textbook.widest(None)
+    widest = textbook.widest("fused_add_rmsnorm")
     x, residual = torch.ones(1, widest + 1), torch.ones(1, widest + 1)
     with pytest.raises(ValueError, match=f"^input: rows of {widest + 1} elements; .* and {widest} fit here"):
         textbook.fused_add_rmsnorm(x, residual, torch.ones(widest + 1))
@@ -141,7 +141,8 @@ def test_a_row_that_does_not_fit_shared_memory_is_refused_before_anything_is_wri
 
 
 def test_a_gated_row_may_be_of_any_width():
-    width = textbook.widest(None) + 1
+    width = textbook.widest("rmsnorm") + 1
+    assert textbook.widest("silu_and_mul") is None
     x = torch.ones(1, 2 * width)
     assert textbook.silu_and_mul(x).unique().numel() == 1
 
