@@ -16,12 +16,14 @@ import torch
 from difftest.calls import no_exit
 from difftest.errors import UsageError, one_of
 from difftest.numba_provider import NumbaProvider
+from difftest.textbook_provider import TextbookProvider
 from reference import providers
 from reference.contracts import Contract, contract
 from reference.operators import OPERATORS
 from reference.providers import Provider
 
 providers.register(NumbaProvider())
+providers.register(TextbookProvider())
 
 
 class FileCandidate:
