@@ -1,4 +1,4 @@
-"""The clock: calls captured in a CUDA graph, replayed between events with a cold, clean L2. Imports torch.
+"""The clock: calls captured in a CUDA graph, replayed between events with a cold, clean L2.
 
 `Timer` is what the rest of the benchmark needs of it, so that a made-up one can stand in where there is no GPU.
 """

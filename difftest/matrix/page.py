@@ -1,21 +1,18 @@
-"""The page "Who rounds where", made from a matrix's document alone. Imports `reference.claims` and this package's tables."""
+"""The page "Who rounds where", made from a matrix's document and the table of claims."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from difftest.errors import UsageError
 from difftest.matrix import tables
-from difftest.matrix.analyse import SCHEMA
+from difftest.report.table import Table, markdown
 from reference.claims import CLAIMS
 
 _INTRODUCTION = """# Who rounds where
 
 The same operator rounds at different places in different libraries, and every one of them passes a tolerance of 1e-2.
 This page says which contract each implementation was found to follow, how far they are from each other, and how far from
-the truth. It is made by `python cli.py docs {source}`; do not edit it by hand.
+the truth. `python cli.py docs` makes it from {source}; do not edit it by hand.
 
 | code | the value that is normalised | code | the weight multiply |
 |---|---|---|---|
@@ -36,19 +33,6 @@ implementation follows itself: what is missing there is order of summation and a
 """
 
 
-def load(file: Path) -> dict[str, Any]:
-    """A matrix's document. UsageError for a file that holds none."""
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"RESULT: {file}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"RESULT: {file} is not JSON: {error}") from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"RESULT: {file} is not the JSON of a matrix ({SCHEMA})")
-    return document
-
-
 def page(document: dict[str, Any], source: str) -> str:
     """The page, in Markdown."""
     where = document["environment"]
@@ -57,14 +41,14 @@ def page(document: dict[str, Any], source: str) -> str:
         f"Measured on {document['date']}, {where['device']}, CUDA {where['cuda']}, Python {where['python']}, "
         f"torch {where['torch']}, in {document['seconds']:g} s: {', '.join(versions)}.\n"
     )
-    parts = [_INTRODUCTION.format(source=source), measured, "## Contracts\n", tables.markdown(tables.contracts(document))]
+    parts = [_INTRODUCTION.format(source=source), measured, "## Contracts\n", markdown(tables.contracts(document))]
     found = tables.findings(document)
     if found:
         parts.append("## Findings\n\n" + "\n".join(f"- {text}" for text in found) + "\n")
     parts += ["## Read in the sources\n", _claims(document), _HOW]
     for group in document["groups"]:
         parts.append(f"## {group['op']}, {group['dtype']}\n")
-        parts += [tables.markdown(table) for table in (tables.distances(group), tables.errors(group)) if table.rows]
+        parts += [markdown(each) for each in (tables.distances(group), tables.errors(group)) if each.rows]
     left_out = tables.left_out(document)
     if left_out:
         parts.append("## Left out\n\n" + "\n".join(f"- {text}" for text in left_out) + "\n")
@@ -85,7 +69,7 @@ def _claims(document: dict[str, Any]) -> str:
         note += "" if claim.bias_in_fp32 else "the bias is added in the weight's dtype"
         rows.append((claim.library, ", ".join(claim.ops), claim.code, seen, claim.source, note))
     heads = ("library", "operators", "contract", "outputs agree", "source", "note")
-    return tables.markdown(tables.Table("Claims", heads, tuple(rows)))
+    return markdown(Table("Claims", heads, tuple(rows), names=len(heads)))
 
 
 # Providers whose claim is another row of the table than their own name.
