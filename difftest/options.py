@@ -87,7 +87,7 @@ def device(text: str) -> str:
 
 
 def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, Contract], list[str]]:
-    """Operator -> the contract that it has under the one of the comma-separated spellings that it has; and the operators that have none of them.
+    """Operator -> the contract that the one of the comma-separated spellings that it has means; and the operators that have none.
 
     UsageError for a spelling that no operator asked for has, for two that mean different contracts of one operator, and for
     an eps that is none.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from difftest.cases import ledger, regimes
-from difftest.dtypes import DTYPES, DType
 from reference.claims import libraries
 from reference.contracts import Contract, contract
+from reference.formats import FORMATS, Format
 from reference.operators import Operator, operator
 
 SCHEMA = "numba-kernels/difftest-case/1"
@@ -56,14 +56,14 @@ class Case:
         return operator(self.op)
 
     @property
-    def format(self) -> DType:
+    def format(self) -> Format:
         """The storage format of the rows."""
-        return DTYPES[self.dtype]
+        return FORMATS[self.dtype]
 
     @property
-    def weight_format(self) -> DType:
-        """The storage format of the weight."""
-        return DTYPES[self.weight_dtype or self.dtype]
+    def weight_format(self) -> Format:
+        """The storage format of the vectors, which is the weight's."""
+        return FORMATS[self.weight_dtype or self.dtype]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,13 +82,14 @@ class Case:
 
     def plain(self) -> Case:
         """The same call on contiguous, aligned rows, with no `out` handed over."""
-        return dataclasses.replace(self, padding=0, misaligned=(), out_given=False)
+        return replace(self, padding=0, misaligned=(), out_given=False)
 
     def inputs(self, device: str = "cpu") -> dict[str, torch.Tensor]:
         """The call's inputs by name, drawn anew from the seed: contiguous, in the shapes of the call."""
-        values = regimes.draw(self.regime, self.operator, self.rows, self.width, self.format, self.weight_format, self.seed)
-        lead = {name: () if name == "weight" else self.lead for name in values}
-        return {name: value.reshape(*lead[name], value.shape[-1]).to(device) for name, value in values.items()}
+        drawn = regimes.Draw(self.operator, self.contract, self.rows, self.width, self.format, torch.Generator())
+        values = regimes.draw(self.regime, drawn, self.weight_format, self.seed)
+        shapes = self.operator.shapes(self.lead, self.width)
+        return {name: value.reshape(shapes[name]).to(device) for name, value in values.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: what `from_json` takes, plus `rows` for the reader."""
@@ -96,7 +97,7 @@ class Case:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name == "contract":
-                record |= {"contract": self.spelling, "eps": self.contract.eps}
+                record |= {"contract": self.spelling, "eps": self.contract.eps, **dict(self.contract.parameters)}
             else:
                 record[field.name] = list(value) if isinstance(value, tuple) else value
         return {**record, "rows": self.rows}
@@ -109,7 +110,8 @@ class Case:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in known}
         try:
             op = operator(values["op"])
-            values["contract"] = contract(op, str(values["contract"]), **_given(record, ("eps",)))
+            numbers = {name: record[name] for name in ("eps", *(p.name for p in op.parameters)) if name in record}
+            values["contract"] = contract(op, str(values["contract"]), **numbers)
             case = cls(**values)
         except KeyError as error:
             raise ValueError(f"not a case record: it lacks {error}") from None
@@ -120,9 +122,9 @@ class Case:
 
     def _check(self) -> None:
         for name, value, allowed in (
-            ("dtype", self.dtype, DTYPES),
-            ("weight_dtype", self.weight_dtype or self.dtype, DTYPES),
-            ("regime", self.regime, regimes.names(self.operator)),
+            ("dtype", self.dtype, FORMATS),
+            ("weight_dtype", self.weight_dtype or self.dtype, FORMATS),
+            ("regime", self.regime, regimes.applying(self.operator)),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} {value!r} of {self.op} is not one of {', '.join(allowed)}")
@@ -137,7 +139,7 @@ def spelling(op: Operator, meant: Contract) -> str:
     """What `--contract` calls a contract of the operator: its code, or a library that adds the bias where this contract does."""
     if meant.bias_in_fp32:
         return meant.code
-    return next(name for name in libraries(op) if contract(op, name, meant.eps) == meant)
+    return next(name for name in libraries(op) if replace(contract(op, name), eps=meant.eps) == meant)
 
 
 def check_schema(record: Mapping[str, Any], *known: str) -> None:
@@ -145,7 +147,3 @@ def check_schema(record: Mapping[str, Any], *known: str) -> None:
     found = record.get("schema")
     if found is not None and found not in known:
         raise ValueError(f"its schema is {found!r}, which is not read here; read is {' or '.join(known)}")
-
-
-def _given(record: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: record[name] for name in names if name in record}

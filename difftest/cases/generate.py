@@ -13,7 +13,8 @@ from typing import Any
 from difftest.cases import regimes
 from difftest.cases.case import Case
 from reference.contracts import Contract
-from reference.operators import OPERATORS, Operator
+from reference.operators import Operator, operator
+from reference.operators.declaration import EPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Request:
 
     def regimes_of(self, op: str) -> list[str]:
         """The regimes to run for an operator, in their fixed order."""
-        return [name for name in regimes.names(OPERATORS[op]) if self.regimes is None or name in self.regimes]
+        return [name for name in regimes.applying(operator(op)) if self.regimes is None or name in self.regimes]
 
 
 def default_rows(width: int, device: str) -> int:
@@ -82,7 +83,7 @@ def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
     """
     if request.rows is not None or "normal" not in request.regimes_of(op):
         return
-    operation = OPERATORS[op]
+    operation = operator(op)
     width = max((w for w in request.widths if w <= 4096), default=min(request.widths))
 
     def case(lead: tuple[int, ...], **layout: Any) -> Case:
@@ -99,37 +100,36 @@ def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
     yield case((3,), padding=8)
     if not operation.mutated:
         yield case((3,), out_given=True)
-    if operation.family != "gated":
+    if EPS in operation.parameters:
         yield case((3,), eps=1e-5)
 
     if chosen(0, request.dtypes):
         yield case((3,), padding=3)
         for name in row_buffers(operation):
             yield case((3,), misaligned=(name,), out_given=name == "output")
-    if operation.family != "gated":
+    for vector in operation.vectors:
         if chosen(1, request.dtypes):
-            yield case((3,), misaligned=("weight",))
+            yield case((3,), misaligned=(vector,))
         if chosen(0, [d for d in request.dtypes if d != "fp32"]):
             yield case((3,), weight_dtype="fp32")
 
 
 def row_buffers(op: Operator) -> tuple[str, ...]:
-    """The buffers that hold rows: the inputs but the weight, and the output where it has memory of its own."""
-    rows = tuple(name for name in op.inputs if name != "weight")
-    return rows if op.mutated else (*rows, "output")
+    """The buffers that hold rows: those of the inputs, and the output where it has memory of its own."""
+    return op.rows if op.mutated else (*op.rows, "output")
 
 
 def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
     """The `number`-th random case of a group: a width, a shape, a layout, a regime and an eps, each drawn apart."""
     draw = random.Random(f"{request.seed}/{op}/{dtype}/{number}")
-    operation = OPERATORS[op]
+    operation = operator(op)
     width = draw.choice((draw.randint(1, 300), round(2 ** draw.uniform(0, 13)), 8 * draw.randint(1, 512)))
     most = max(1, min(16, 32768 // width))
     lead = draw.choice(((), (draw.randint(1, most),), (draw.randint(1, 4), draw.randint(1, max(1, most // 4)))))
     if request.rows is not None:
         lead = (draw.choice(list(request.rows)),)
-    buffers = (*row_buffers(operation), *([] if operation.family == "gated" else ["weight"]))
-    norm, eps = operation.family != "gated", request.contracts[op].eps
+    buffers = (*row_buffers(operation), *operation.vectors)
+    eps = request.contracts[op].eps
     return request.template(
         op,
         dtype,
@@ -139,7 +139,7 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
         padding=draw.choice((0, 0, 1, 8, 24)),
         misaligned=tuple(name for name in buffers if draw.random() < 0.2),
         out_given=not operation.mutated and draw.random() < 0.5,
-        weight_dtype="fp32" if norm and dtype != "fp32" and draw.random() < 0.25 else None,
-        eps=draw.choice((eps, eps, 1e-5, 1e-8)) if norm else eps,
+        weight_dtype="fp32" if operation.vectors and dtype != "fp32" and draw.random() < 0.25 else None,
+        eps=draw.choice((eps, eps, 1e-5, 1e-8)) if EPS in operation.parameters else eps,
         origin=f"random:{number}",
     )

@@ -13,6 +13,8 @@ from reference.operators import Operator, operator
 
 FP32 = 4  # bytes of an intermediate value that no contract rounds
 
+Kernels = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]  # what each reads and writes
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -55,23 +57,21 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The forms of one operator: fused, split with an fp32 intermediate, split with one of the storage dtype.
+    """The forms of one operator: fused, then those that its declaration splits in two kernels.
 
-    With N = rows * width elements of s bytes, and the weight, of the storage dtype, once a row:
+    With N = rows * width elements of s bytes, and the weight, of the storage format, once a row:
 
-    - add_norm: fused 5Ns; split, fp32 sum kept: 5Ns + 8N; split, the stored and so rounded sum re-read (R1): 6Ns.
-    - norm:     fused 3Ns; split, fp32 normalised row kept: 3Ns + 8N; split, normalised row rounded (W1): 5Ns.
-    - gated:    fused 3Ns; split, fp32 activation kept: 3Ns + 8N; split, activation rounded (S1): 5Ns.
+    - a sum and a norm: fused 5Ns; split, fp32 sum kept: 5Ns + 8N; split, the stored and so rounded sum re-read (R1): 6Ns.
+    - a norm:     fused 3Ns; split, fp32 normalised row kept: 3Ns + 8N; split, normalised row rounded (W1): 5Ns.
+    - gate and up: fused 3Ns; split, fp32 activation kept: 3Ns + 8N; split, activation rounded (S1): 5Ns.
     """
 
-    fused: Form
-    kept: Form
-    stored: Form
+    forms: tuple[Form, ...]
 
     @property
-    def forms(self) -> tuple[Form, Form, Form]:
-        """All three, the fused one first."""
-        return self.fused, self.kept, self.stored
+    def fused(self) -> Form:
+        """One kernel."""
+        return self.forms[0]
 
 
 def ledger(
@@ -85,67 +85,30 @@ def ledger(
 ) -> Ledger:
     """The ledger of `op`; `weight_itemsize` is the storage's unless given, `weight_per_row=False` counts the weight once."""
     op = operator(op)
-    stored = rows * width * itemsize
-    exact = rows * width * FP32
-    weight = (rows if weight_per_row else 1) * width * (weight_itemsize or itemsize)
-    sizes = {"weight": weight, "sum fp32": exact, "normalised fp32": exact, "activation fp32": exact}
+    stored, exact = rows * width * itemsize, rows * width * FP32
+    vector = (rows if weight_per_row else 1) * width * (weight_itemsize or itemsize)
 
-    def form(name: str, contract: str, *kernels: tuple[str, str]) -> Form:
-        """Each kernel as its reads and its writes, comma-separated; a tensor without a size of its own holds `stored` bytes."""
+    def size(tensor: str) -> int:
+        if tensor in op.vectors:
+            return vector
+        return exact if tensor.endswith(" fp32") else stored
+
+    def form(name: str, code: str, kernels: Kernels) -> Form:
         accesses = [
-            Access(number, tensor.strip(), writes, sizes.get(tensor.strip(), stored))
+            Access(number, tensor, writes, size(tensor))
             for number, (read, written) in enumerate(kernels)
             for tensors, writes in ((read, False), (written, True))
-            for tensor in tensors.split(",")
+            for tensor in tensors
         ]
-        return Form(name, contract, tuple(accesses))
+        return Form(name, code, tuple(accesses))
 
-    # For fp32 storage a rounding to storage is none, so the last form keeps the contract too.
-    exact_storage = itemsize == FP32
-    if op.family == "add_norm":
-        return Ledger(
-            form("fused", "R0W0", ("input, residual, weight", "residual, output")),
-            form(
-                "split, fp32 sum kept",
-                "R0W0",
-                ("input, residual", "residual, sum fp32"),
-                ("sum fp32, weight", "output"),
-            ),
-            form(
-                "split, stored sum re-read",
-                "R0W0" if exact_storage else "R1W0",
-                ("input, residual", "residual"),
-                ("residual, weight", "output"),
-            ),
-        )
-    if op.family == "norm":
-        return Ledger(
-            form("fused", "W0", ("input, weight", "output")),
-            form(
-                "split, fp32 row kept",
-                "W0",
-                ("input", "normalised fp32"),
-                ("normalised fp32, weight", "output"),
-            ),
-            form(
-                "split, row kept as stored",
-                "W0" if exact_storage else "W1",
-                ("input", "normalised"),
-                ("normalised, weight", "output"),
-            ),
-        )
-    return Ledger(
-        form("fused", "S0", ("gate, up", "output")),
-        form("split, fp32 activation kept", "S0", ("gate", "activation fp32"), ("activation fp32, up", "output")),
-        form(
-            "split, activation as stored",
-            "S0" if exact_storage else "S1",
-            ("gate", "activation"),
-            ("activation, up", "output"),
-        ),
-    )
+    fused = form("fused", op.codes[0], (((*op.roles, *op.vectors), op.outputs),))
+    # For fp32 storage a rounding to storage is none, so every form keeps the contract.
+    split = [form(each.name, op.codes[0] if itemsize == FP32 else each.code, each.kernels) for each in op.split_forms]
+    return Ledger((fused, *split))
 
 
 def moved(op: str | Operator, rows: int, width: int, itemsize: int) -> int:
-    """Bytes that one fused call moves, the weight once: add_norm 4Ns + Ds, norm 2Ns + Ds, gated 3Ns. What GB/s divide by."""
+    """Bytes that one fused call moves, the weight once: what GB/s divide by. 4Ns + Ds with a sum, 2Ns + Ds of a norm, 3Ns of gate
+    and up."""
     return ledger(op, rows, width, itemsize, weight_per_row=False).fused.total

@@ -1,7 +1,7 @@
 """Input regimes: families of input values, by name, each there to bring out one kind of fault.
 
 Every regime is a function of a seed alone: values are drawn on the CPU and then moved, so a case has the same bits on
-every device.
+every device. A regime says what an operator must have for it to mean something; which regimes apply follows.
 """
 
 from __future__ import annotations
@@ -12,29 +12,55 @@ from types import MappingProxyType
 
 import torch
 
-from difftest.dtypes import DType
+from reference.formats import Format, bits
 from reference.operators import Operator
-
-NORMS = ("norm", "add_norm")
-EVERY = (*NORMS, "gated")
+from reference.operators.contract import Contract
+from reference.operators.declaration import RSTD
 
 Values = dict[str, torch.Tensor]
+Needs = Callable[[Operator], bool]
+
+
+def anything(op: Operator) -> bool:
+    """Every operator."""
+    return True
+
+
+def a_row_sum(op: Operator) -> bool:
+    """Rows that are normalised by their mean square."""
+    return op.made_of == RSTD
+
+
+def two_addends(op: Operator) -> bool:
+    """Rows that are added."""
+    return "residual" in op.roles
+
+
+def a_gate(op: Operator) -> bool:
+    """A gate, which an activation takes."""
+    return "gate" in op.roles
+
+
+def a_switch(op: Operator) -> bool:
+    """Values at which the formula changes its form."""
+    return bool(op.switches)
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What a regime draws for: the operator, rows x width, the storage dtype and the random stream."""
+    """What a regime draws for: the operator and its contract, rows x width, the storage format and the random stream."""
 
     op: Operator
+    contract: Contract
     rows: int
     width: int
-    dtype: DType
+    dtype: Format
     generator: torch.Generator
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The row tensors to fill: input and residual, or gate and up, or input alone."""
-        return {"add_norm": ("input", "residual"), "norm": ("input",), "gated": ("gate", "up")}[self.op.family]
+        """What to fill with rows: input and residual, or gate and up, or input alone."""
+        return self.op.roles
 
     def normal(self) -> torch.Tensor:
         """Unit-normal rows x width, float32."""
@@ -60,12 +86,12 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """A family of inputs. `why` says which fault it is there for; `values` fills every role, in float32."""
+    """A family of inputs. `why` says which fault it is there for; `values` fills every role, in float32; `needs` them."""
 
     name: str
     why: str
     values: Callable[[Draw], Values]
-    families: tuple[str, ...] = EVERY
+    needs: Needs = anything
 
 
 def _normal(d: Draw) -> Values:
@@ -82,7 +108,7 @@ def _subnormal(d: Draw) -> Values:
 
     `up` is unit normal: a product of two such values would be zero whatever the activation.
     """
-    info = torch.finfo(d.dtype.storage)
+    info = torch.finfo(d.dtype.torch)
     step = info.smallest_normal * info.eps  # the smallest subnormal: 2^-24 in fp16, 2^-133 in bf16, 2^-149 in fp32
     normal = torch.arange(d.width) % 3 == 0
     values = {}
@@ -135,7 +161,7 @@ _CORNER_ROW_FP16 = {"input": (1.0, 2.0), "residual": (2.0**-11, 0.0), "weight": 
 def _rounding_row(d: Draw) -> Values:
     row = _CORNER_ROW_FP16 if d.dtype.name == "fp16" else _CORNER_ROW
     values = {role: d.tile(row[role]).repeat(d.rows, 1) for role in d.roles}
-    return {**values, "weight": d.tile(row["weight"]) - d.op.weight_bias}
+    return {**values, **{name: d.tile(row["weight"]) - d.op.weight_bias for name in d.op.vectors}}
 
 
 def _square_overflow(d: Draw) -> Values:
@@ -168,11 +194,11 @@ def _inf_nan(d: Draw) -> Values:
     weight of a row of 8 or more has an Inf and a NaN too.
     """
     values = _normal(d)
-    if d.op.family != "gated" and d.width >= 8:
+    for name in d.op.vectors if d.width >= 8 else ():
         weight = d.weight()
         columns = torch.randperm(d.width, generator=d.generator)[:2]
         weight[columns] = torch.tensor([float("inf"), float("nan")])
-        values["weight"] = weight
+        values[name] = weight
     specials = (float("nan"), float("inf"), float("-inf"))
     for row in range(d.rows):
         if row % 4 < 3:
@@ -191,6 +217,36 @@ def _gate_sweep(d: Draw) -> Values:
     return {"gate": torch.linspace(-12.0, 12.0, d.rows * d.width).reshape(d.rows, d.width), "up": d.normal()}
 
 
+def _switches(d: Draw) -> Values:
+    """For each role that has them, in turn: the values at which the formula switches, one step to either side of each, Inf of
+    both signs and NaN; and unit normal elements. Every pair of gate's and up's, where there are elements enough.
+    """
+    places = torch.arange(d.rows * d.width)
+    at = d.op.switch_values(d.contract)
+    values = {}
+    for role in d.roles:
+        values[role] = d.normal().flatten()
+        special = torch.cat([_beside(point, d.dtype) for point in at.get(role, ())] + [torch.tensor(_SPECIAL)])
+        turn = places % (len(special) + 1)  # the last is left as it was drawn
+        special = torch.cat((special, torch.zeros(1)))
+        values[role] = torch.where(turn < len(special) - 1, special[turn], values[role]).reshape(d.rows, d.width)
+        places = places // len(special)
+    return values
+
+
+_SPECIAL = (float("inf"), float("-inf"), float("nan"))
+
+
+def _beside(point: float, dtype: Format) -> torch.Tensor:
+    """The storage value nearest to `point`, and its neighbours on both sides, float32."""
+    nearest = torch.tensor([point]).to(dtype.torch)
+    pattern = bits(nearest)
+    if not nearest.any():
+        away = torch.tensor([1], dtype=dtype.bits).view(dtype.torch)
+        return torch.cat((-away, nearest, away)).float()
+    return torch.cat(((pattern - 1).view(dtype.torch), nearest, (pattern + 1).view(dtype.torch))).float()
+
+
 REGIMES: Mapping[str, Regime] = MappingProxyType(
     {
         r.name: r
@@ -199,45 +255,36 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             Regime("zeros", "the mean square is 0: only eps is under the root", _zeros),
             Regime("subnormal", "values that flush to zero, squares that underflow", _subnormal),
             Regime("magnitudes", "both signs, 1e-4 to 1e4: one element may decide the row", _magnitudes),
-            Regime("small_mean_square", "mean square 2e-4 to 4e-4: a wrong eps shows", _small_mean_square, NORMS),
+            Regime("small_mean_square", "mean square 2e-4 to 4e-4: a wrong eps shows", _small_mean_square, a_row_sum),
             Regime("outliers", "outlier channels, as in real activations", _outliers),
-            Regime("cancellation", "a sum that keeps few bits: which sum is normalised shows", _cancellation, ("add_norm",)),
-            Regime("rounding_row", "the row that tells the rounding contracts apart", _rounding_row, NORMS),
+            Regime("cancellation", "a sum that keeps few bits: which sum is normalised shows", _cancellation, two_addends),
+            Regime("rounding_row", "the row that tells the rounding contracts apart", _rounding_row, a_row_sum),
             Regime("square_overflow", "squares beyond fp16's range: sums must be fp32", _square_overflow),
             Regime("range_limit", "fp16 overflows to Inf; other dtypes go beyond fp16's range", _range_limit),
             Regime("inf_nan", "Inf and NaN must come through, and stay in their row", _inf_nan),
-            Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, ("gated",)),
-            Regime("gate_sweep", "every part of the activation's curve", _gate_sweep, ("gated",)),
+            Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, a_gate),
+            Regime("gate_sweep", "every part of the activation's curve", _gate_sweep, a_gate),
+            Regime("switches", "both sides of where the formula changes its form", _switches, a_switch),
         )
     }
 )
 
 
-def for_family(family: str) -> tuple[Regime, ...]:
-    """The regimes that apply to an operator family, in their fixed order."""
-    return tuple(r for r in REGIMES.values() if family in r.families)
+def applying(op: Operator) -> tuple[str, ...]:
+    """The names of the regimes that mean something for an operator, in their fixed order."""
+    return tuple(regime.name for regime in REGIMES.values() if regime.needs(op))
 
 
-def names(op: Operator) -> tuple[str, ...]:
-    """The regimes that apply to an operator, in their fixed order."""
-    return tuple(regime.name for regime in for_family(op.family))
+def draw(regime: str, d: Draw, weight_format: Format, seed: int) -> Values:
+    """The input tensors of a regime on the CPU, contiguous, in their storage dtypes, by name.
 
-
-def draw(regime: str, op: Operator, rows: int, width: int, dtype: DType, weight_dtype: DType, seed: int) -> Values:
-    """The input tensors of a regime on the CPU, contiguous, in their storage dtypes, keyed as `op.inputs`.
-
-    Row tensors are (rows, width), a gated input (rows, 2 * width) with the gate first; weight is (width,), never all
-    ones, centred on `1 - op.weight_bias` so that the effective weight is about 1.
+    A row tensor is (rows, its row's length); a vector (width,), never all ones, centred on `1 - weight_bias` so that the
+    effective one is about 1.
     """
-    generator = torch.Generator().manual_seed(seed)
-    d = Draw(op, rows, width, dtype, generator)
+    d.generator.manual_seed(seed)
     values = REGIMES[regime].values(d)
-    if op.family == "gated":
-        return {"input": torch.cat((values["gate"], values["up"]), 1).to(dtype.storage)}
-    weight = values.pop("weight", None)
-    if weight is None:
-        weight = d.weight()
-    return {
-        **{role: value.to(dtype.storage) for role, value in values.items()},
-        "weight": weight.to(weight_dtype.storage),
-    }
+    for name in d.op.vectors:
+        if name not in values:
+            values[name] = d.weight()
+    formats = {name: weight_format if name in d.op.vectors else d.dtype for name in d.op.inputs}
+    return {name: tensor.to(formats[name].torch) for name, tensor in d.op.assemble(values).items()}

@@ -11,12 +11,12 @@ from difftest.cases.case import spelling
 from difftest.cases.generate import Request, generate
 from difftest.commands.compare import STRICT, compare
 from difftest.commands.files import Files
-from difftest.dtypes import DTYPES
 from difftest.errors import UsageError
 from difftest.matrix import command as matrix_command
 from difftest.providers.resolve import is_file, operators_of, resolve
 from difftest.run import session, stability
 from difftest.run.session import Session
+from reference.formats import FORMATS
 from reference.operators import OPERATORS
 
 
@@ -79,7 +79,7 @@ def difftest(
     contracts, without = options.contracts(contract, op_names, eps)
     request = Request(
         contracts=contracts,
-        dtypes=options.names("--dtypes", dtypes or defaults["--dtypes"], DTYPES),
+        dtypes=options.names("--dtypes", dtypes or defaults["--dtypes"], FORMATS),
         widths=options.widths(widths or defaults["--widths"]),
         rows=options.whole_numbers("--rows", rows, 0) if rows else None,
         regimes=options.names("--regimes", regime_names, regimes.REGIMES) if regime_names else None,

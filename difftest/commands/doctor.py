@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Sequence
 
 import torch
-from rich.markup import escape
-from rich.table import Table
+from rich import box
 
 from difftest import errors
+from difftest.cases.case import Case
 from difftest.providers import resolve  # noqa: F401  (registers the kernels as a provider)
+from difftest.report.table import Entry, Styled, Table, terminal
 from difftest.report.terminal import console
 from difftest.run.environment import PACKAGES, version_of
 from reference import providers
+from reference.contracts import contract
 from reference.operators import OPERATORS
 
 OPTIONAL = ("jinja2", "matplotlib", "cuda-core", "cuda-bindings")
@@ -23,14 +26,10 @@ def doctor() -> int:
     """Prints the tables. Returns 0 when the kernels can run on some device here, else 3."""
     screen = console()
     screen.print(f"Python {platform.python_version()}, {platform.platform()}")
-    table = Table(header_style="bold")
-    table.add_column("package")
-    table.add_column("version")
-    table.add_column("remark")
-    for package in (*PACKAGES, *OPTIONAL):
-        found = version_of(package)
-        table.add_row(package, found or "-", _remark(package, found))
-    screen.print(table)
+    packages = [(package, version_of(package)) for package in (*PACKAGES, *OPTIONAL)]
+    rows = tuple((package, found or "-", _remark(package, found)) for package, found in packages)
+    heads = ("package", "version", "remark")
+    screen.print(terminal(Table("", heads, rows, left=heads), frame=box.HEAVY_HEAD, fold=True))
 
     cuda = torch.cuda.is_available()
     if cuda:
@@ -40,24 +39,30 @@ def doctor() -> int:
     else:
         screen.print("No GPU: torch sees no CUDA device. The kernels run on the CPU replay.")
 
-    devices = [torch.device("cpu"), *([torch.device("cuda")] if cuda else [])]
-    table = Table(header_style="bold")
-    for name in ("provider", "version", "operators", *(d.type for d in devices)):
-        table.add_column(name)
-    for name in providers.names():
-        provider = _get(name)
-        if isinstance(provider, str):
-            table.add_row(name, "-", "-", *[f"[red]{escape(provider)}[/]"] * len(devices))
-            continue
-        has = [op for op in OPERATORS if provider.claims(op)]
-        states = [provider.unavailable(device) for device in devices]
-        shown = ["[green]usable[/]" if state is None else f"[yellow]{escape(state)}[/]" for state in states]
-        table.add_row(name, provider.version(), f"{len(has)} of {len(OPERATORS)}", *shown)
-    screen.print(table)
-
-    kernels = providers.get("numba")
-    usable = any(kernels.unavailable(device) is None for device in devices)
+    devices = ["cpu", *(["cuda"] if cuda else [])]
+    heads = ("provider", "version", "operators", *devices)
+    rows = tuple(_row(name, devices) for name in providers.names())
+    screen.print(terminal(Table("", heads, rows, left=heads), frame=box.HEAVY_HEAD, fold=True))
+    usable = any(_why_not(providers.get("numba"), device) is None for device in devices)
     return errors.CONFORMS if usable else errors.LACKING
+
+
+def _row(name: str, devices: Sequence[str]) -> tuple[Entry, ...]:
+    provider = _get(name)
+    if isinstance(provider, str):
+        return name, "-", "-", *[Styled(provider, style="red")] * len(devices)
+    has = [op for op in OPERATORS if provider.claims(op)]
+    reasons = [_why_not(provider, device) for device in devices]
+    states = [Styled(reason, style="yellow") if reason else Styled("usable", style="green") for reason in reasons]
+    return name, provider.version(), f"{len(has)} of {len(OPERATORS)}", *states
+
+
+def _why_not(provider: providers.Provider, device: str) -> str | None:
+    """Why a usual call of the provider's first operator can't run on the device, or None."""
+    op = next((op for op in OPERATORS if provider.claims(op)), None)
+    if op is None:
+        return "has no operator of ours"
+    return provider.check(Case(op, "bf16", (1,), 4096, "normal", 0, contract(op), device=device))
 
 
 def _get(name: str) -> providers.Provider | str:
@@ -67,9 +72,10 @@ def _get(name: str) -> providers.Provider | str:
         return str(error)
 
 
-def _remark(package: str, version: str | None) -> str:
+def _remark(package: str, version: str | None) -> Entry:
     if version is None:
-        return "[red]needed[/]" if package in PACKAGES else "optional"
+        return Styled("needed", style="red") if package in PACKAGES else "optional"
     if package == "numpy" and tuple(int(n) for n in re.findall(r"\d+", version)[:2]) >= (2, 5):
-        return "[red]numba-cuda 0.30.4 breaks on NumPy 2.5 (np.row_stack is gone): pip install 'numpy<2.5'[/]"
+        said = "numba-cuda 0.30.4 breaks on NumPy 2.5 (np.row_stack is gone): pip install 'numpy<2.5'"
+        return Styled(said, style="red")
     return ""

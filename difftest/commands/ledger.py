@@ -8,30 +8,30 @@ from typing import Any
 
 from difftest import options
 from difftest.cases.ledger import Form, Ledger, ledger
-from difftest.dtypes import DTYPES
 from difftest.errors import one_of
-from difftest.report import files, table
-from difftest.report.table import Table
+from difftest.report import files
+from difftest.report.table import Table, terminal
 from difftest.report.terminal import console
+from reference.formats import FORMATS
 from reference.operators import OPERATORS
 
 
 def show(*, op: str, rows: int, width: int, dtype: str, json: Path | None = None) -> int:
     """Prints the ledger of the operators named, and writes it as JSON where a file is given. Returns the exit status."""
     ops = options.names("--op", op, OPERATORS)
-    if dtype not in DTYPES:
-        raise one_of("--dtype", dtype, DTYPES)
+    if dtype not in FORMATS:
+        raise one_of("--dtype", dtype, FORMATS)
     options.at_least("--rows", rows, 1)
     options.at_least("--width", width, 1)
     if json:
         files.check_writable("--json", json)
-    itemsize = DTYPES[dtype].itemsize
+    itemsize = FORMATS[dtype].itemsize
     screen = console()
     documents = []
     for name in ops:
         by_row = ledger(name, rows, width, itemsize)
         by_launch = ledger(name, rows, width, itemsize, weight_per_row=False)
-        screen.print(table.terminal(_table(name, dtype, rows, width, by_row, by_launch), title_style=""))
+        screen.print(terminal(_table(name, dtype, rows, width, by_row, by_launch), title_style=""))
         documents.append(_document(name, by_row, by_launch))
     elements = rows * width
     screen.print(

@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 
 from difftest import options
-from difftest.dtypes import DTYPES
 from difftest.errors import LackingError, UsageError
 from difftest.identify import report
 from difftest.identify.infer import identify as infer
@@ -17,6 +16,7 @@ from difftest.report import terminal as screens
 from difftest.run.environment import environment, one_line
 from reference.contracts import Contract
 from reference.contracts import contract as contract_named
+from reference.formats import FORMATS
 from reference.operators import OPERATORS
 from reference.providers import Provider, Unavailable
 
@@ -32,10 +32,10 @@ def identify(
     if len(names) != 1:
         raise UsageError(f"--op: {op!r} names {len(names)} operators; identify takes one")
     which = OPERATORS[names[0]]
-    dtypes = options.names("--dtype", dtype, DTYPES)
+    dtypes = options.names("--dtype", dtype, FORMATS)
     if len(dtypes) != 1:
         raise UsageError(f"--dtype: {dtype!r} names {len(dtypes)} dtypes; identify takes one")
-    storage = DTYPES[dtypes[0]].storage
+    storage = FORMATS[dtypes[0]].torch
     wanted = options.widths(widths)
     options.seed(seed)
     where = options.device(device)

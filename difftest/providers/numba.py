@@ -1,7 +1,4 @@
-"""This project's own kernels as a provider: the one bridge from the tester to `numba_kernels`.
-
-Imports `numba_kernels` only when a function is asked for.
-"""
+"""This project's own kernels as a provider: the one bridge to `numba_kernels`, which is imported when a function is asked for."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class NumbaProvider:
         return contract(op) if op in OPERATORS else None
 
     def check(self, case: Call) -> str | None:
-        """Why the call can't run here: no width or dtype is refused."""
+        """Why the call can't run here: the package does not import, has no such operator, or torch sees no CUDA device."""
         device = torch.device(case.device)
         return self.unavailable(device) or self.refuses(case.op, FORMATS[case.dtype].torch, case.width, device)
 
@@ -63,14 +60,14 @@ class NumbaProvider:
         return functools.partial(operation, contract=chosen.code)
 
     def native(self, op: str) -> Callable:
-        """The public operator; add_norm returns its two inputs, which it has overwritten."""
+        """The public operator; one that works in place returns what it has overwritten."""
         function = self.function(op)
-        if OPERATORS[op].family != "add_norm":
+        if not OPERATORS[op].mutated:
             return function
 
-        def in_place(input, residual, weight, eps=1e-6):
-            function(input, residual, weight, eps)
-            return input, residual
+        def in_place(*arguments):
+            function(*arguments)
+            return arguments[: len(OPERATORS[op].outputs)]
 
         return in_place
 

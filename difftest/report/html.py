@@ -10,7 +10,8 @@ from typing import Any
 from difftest.report import summary
 from difftest.report.bins import bins
 from difftest.report.files import write_text
-from difftest.report.terminal import describe
+from difftest.report.table import html
+from difftest.report.terminal import describe, groups_table
 from difftest.run.session import Outcome
 from difftest.wording import counted
 
@@ -24,7 +25,8 @@ _PAGE = """<!doctype html>
  td,th{padding:.2rem .7rem;border-bottom:1px solid #ddd;text-align:right}
  td:first-child,th:first-child{text-align:left} code{font-size:.85em}
  .bar{background:#47a;height:.7em;display:inline-block}
- .conforms{color:#176b2c}.differs{color:#b3261e;font-weight:600}.no{color:#8a6100} .class .bar{background:#c31}
+ .conforms,.green{color:#176b2c}.differs,.red{color:#b3261e;font-weight:600}.no,.yellow{color:#8a6100}
+ .left{text-align:left} .class .bar{background:#c31}
  summary{cursor:pointer;margin:.3rem 0}
 </style>
 <h1>{{ document.request.candidate }} against {{ document.request.against | join(", ") }}:
@@ -36,13 +38,7 @@ _PAGE = """<!doctype html>
 {%- if document.stability.cases %}; {{ counted(document.stability.cases, "case") }} called again and in parts:
 {{ document.stability.changing }} change from run to run, {{ document.stability.batch_dependent }} depend on the batch
 {%- endif %}</p>
-<table><tr><th>operator<th>dtype<th>against<th>cases<th>output mismatches<th>max ULP
-<th>residual mismatches<th>verdict</tr>
-{% for group, totals in groups %}
-<tr><td>{{ group.op }}<td>{{ group.dtype }}<td>{{ group.against }}<td>{{ group.results | length }}
-<td>{{ totals.output.mismatches if totals.output else "-" }}<td>{{ totals.output.max_ulp if totals.output else "-" }}
-<td>{{ totals.residual.mismatches if totals.residual else "-" }}<td class="{{ group.verdict }}">{{ group.verdict }}</tr>
-{% endfor %}</table>
+{{ table }}
 <h2>ULP histograms</h2>
 {% for group, totals in groups %}<details {{ "open" if group.differing }}>
 <summary>{{ group.op }} {{ group.dtype }} against {{ group.against }}</summary>
@@ -87,7 +83,8 @@ def write(path: Path, document: Mapping[str, Any], outcome: Outcome) -> None:
     page = template.render(
         document=document,
         outcome=outcome,
-        groups=[(group, _with_all_outputs(group)) for group in summary.groups(outcome.results)],
+        table=jinja2.utils.markupsafe.Markup(html(groups_table(summary.groups(outcome.results)))),
+        groups=[(group, group.totals()) for group in summary.groups(outcome.results)],
         differing=sorted((r for r in outcome.results if r.differs), key=summary.severity, reverse=True),
         remarked=[r for r in summary.called_again(outcome.results) if r.remarks],
         most=MOST_CASES,
@@ -98,10 +95,6 @@ def write(path: Path, document: Mapping[str, Any], outcome: Outcome) -> None:
         early=summary.early(outcome),
     )
     write_text(path, page)
-
-
-def _with_all_outputs(group: summary.Group) -> dict[str, summary.Total]:
-    return {"output": summary.Total(), "residual": summary.Total(), **group.totals()}
 
 
 def _length(count: int, elements: int) -> int:

@@ -7,15 +7,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from difftest.cases.case import Case
 from difftest.report import summary
 from difftest.report.bins import bins, log_bar
+from difftest.report.table import Styled, Table, terminal
 from difftest.run.check import Result
 from difftest.run.environment import one_line
 from difftest.run.session import Outcome
@@ -63,7 +62,7 @@ def results(screen: Console, outcome: Outcome, repeat: Mapping[str, str], strict
     """
     groups = summary.groups(outcome.results)
     if groups:
-        screen.print(_table(groups))
+        screen.print(terminal(groups_table(groups)))
         _histograms(screen, groups)
     found = summary.worst(outcome.results)
     if found:
@@ -73,29 +72,38 @@ def results(screen: Console, outcome: Outcome, repeat: Mapping[str, str], strict
     _verdict(screen, outcome)
 
 
-def _table(groups: Sequence[summary.Group]) -> Table:
-    table = Table(header_style="bold", box=box.SIMPLE)
-    for name in ("operator", "dtype", "against"):
-        table.add_column(name, no_wrap=True)
-    for name in ("cases", "elements", "output mismatches", "max ULP", "residual mismatches"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
+def groups_table(groups: Sequence[summary.Group]) -> Table:
+    """A line for each operator, dtype and reference: cases, elements, mismatches, the verdict."""
+    rows = []
     for group in groups:
         totals = group.totals()
         output, residual = totals.get("output"), totals.get("residual")
         differing = f" in {len(group.differing)}" if group.differing else ""
-        table.add_row(
-            group.op,
-            group.dtype,
-            group.against,
-            f"{len(group.results)}",
-            f"{sum(t.elements for t in totals.values()):,}",
-            f"{output.mismatches:,}" if output else "-",
-            f"{output.max_ulp:,}" if output else "-",
-            f"{residual.mismatches:,}" if residual else "-",
-            f"[{STYLE[group.verdict]}]{group.verdict}{differing}[/]",
+        rows.append(
+            (
+                group.op,
+                group.dtype,
+                group.against,
+                f"{len(group.results)}",
+                f"{sum(t.elements for t in totals.values()):,}",
+                f"{output.mismatches:,}" if output else "-",
+                f"{output.max_ulp:,}" if output else "-",
+                f"{residual.mismatches:,}" if residual else "-",
+                Styled(f"{group.verdict}{differing}", style=STYLE[group.verdict]),
+            )
         )
-    return table
+    heads = (
+        "operator",
+        "dtype",
+        "against",
+        "cases",
+        "elements",
+        "output mismatches",
+        "max ULP",
+        "residual mismatches",
+        "verdict",
+    )
+    return Table("", heads, tuple(rows), names=3, left=("verdict",))
 
 
 def _histograms(screen: Console, groups: Sequence[summary.Group]) -> None:
@@ -117,19 +125,20 @@ def _histograms(screen: Console, groups: Sequence[summary.Group]) -> None:
 def _histogram(screen: Console, title: str, total: summary.Total) -> None:
     if not total.elements:
         return
-    table = Table(title=f"{escape(title)}, {total.elements:,} elements", title_justify="left", box=None, title_style="bold")
-    for name in ("ULP", "below", "above", "share"):
-        table.add_column(name, justify="right")
-    table.add_column("(log scale)", no_wrap=True)
-    rows = [(b.label, b.below, b.above, b.count, "cyan" if b.high == 0 else "yellow") for b in bins(total.histogram)]
-    largest = max([row[3] for row in rows] + list(total.classes.values()))
-    for label, below, above, count, colour in rows:
-        if count:
-            sides = ("", f"{count:,}") if label == "0" else (f"{below:,}", f"{above:,}")
-            table.add_row(label, *sides, _share(count, total.elements), f"[{colour}]{log_bar(count, largest, BAR)}[/]")
-    for kind, count in total.classes.items():
-        table.add_row(kind, "", f"{count:,}", _share(count, total.elements), f"[red]{log_bar(count, largest, BAR)}[/]")
-    screen.print(table)
+    found = [b for b in bins(total.histogram) if b.count]
+    largest = max([b.count for b in found] + list(total.classes.values()))
+    lines: list[tuple[str, str, str, int, str]] = []
+    for each in found:
+        sides = (f"{each.below:,}", f"{each.above:,}") if each.high else ("", f"{each.count:,}")
+        lines.append((each.label, *sides, each.count, "yellow" if each.high else "cyan"))
+    lines += [(kind, "", f"{count:,}", count, "red") for kind, count in total.classes.items()]
+    rows = tuple(
+        (label, below, above, _share(count, total.elements), Styled(log_bar(count, largest, BAR), style=colour))
+        for label, below, above, count, colour in lines
+    )
+    heads = ("ULP", "below", "above", "share", "(log scale)")
+    shown = Table(f"{title}, {total.elements:,} elements", heads, rows, names=0, left=("(log scale)",))
+    screen.print(terminal(shown, frame=None))
 
 
 def _share(count: int, elements: int) -> str:
@@ -173,8 +182,7 @@ def describe(case: Case) -> str:
     """A case in a line: what is not the default is said."""
     shape = "x".join(map(str, (*case.lead, case.width)))
     parts = [f"{case.op} {case.dtype} {shape}, {case.regime}, seed {case.seed}, {case.spelling}"]
-    if case.operator.family != "gated":
-        parts.append(f"eps {case.contract.eps:g}")
+    parts += [f"{each.name} {case.contract.value(each.name):g}" for each in case.operator.parameters]
     if case.weight_dtype:
         parts.append(f"{case.weight_dtype} weight")
     if case.padding:

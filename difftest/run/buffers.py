@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from difftest.cases.case import Case
-from difftest.dtypes import DType, bits
+from reference.formats import Format, bits
 
 # Elements of poison before and after each buffer. 128 elements are 256 bytes or more, so a base without an offset keeps
 # the allocator's alignment of 64 bytes, and a stray 16-byte vector store on either side lands in the band.
@@ -37,7 +37,7 @@ class Buffer:
     def fill(self, values: torch.Tensor) -> None:
         """Writes the values into the view, and remembers the whole allocation as it now is."""
         self.view.copy_(values.reshape(self.view.shape))
-        self.before = bits(self.storage).clone()
+        self.before = bits(self.torch).clone()
 
     def snapshot(self) -> torch.Tensor:
         """The view's elements as they were ahead of the call: contiguous, the view's shape, memory of its own."""
@@ -45,15 +45,15 @@ class Buffer:
 
     def hand_over(self) -> torch.Tensor:
         """A new tensor on the view's memory, for the candidate: what it does to that object leaves `view` as it is."""
-        return self.storage.detach().as_strided(self.view.shape, self.view.stride(), self.base)
+        return self.torch.detach().as_strided(self.view.shape, self.view.stride(), self.base)
 
     def rebound(self, handed: torch.Tensor) -> str | None:
         """What became of a tensor that was handed over, if it is no longer the view that it was. None if it still is.
 
         Memory that was freed is allocated anew, for whoever reads it next.
         """
-        if self.storage.untyped_storage().nbytes() < self.storage.nbytes:
-            self.storage.untyped_storage().resize_(self.storage.nbytes)
+        if self.torch.untyped_storage().nbytes() < self.torch.nbytes:
+            self.torch.untyped_storage().resize_(self.torch.nbytes)
             return "was freed"
         if handed.shape != self.view.shape:
             return f"has shape {tuple(handed.shape)} after the call, not {tuple(self.view.shape)}"
@@ -65,7 +65,7 @@ class Buffer:
 
     def stray_writes(self, *, writable: bool) -> str | None:
         """What was written where nothing may be: outside the rows, or anywhere when not writable. None if nothing."""
-        changed = bits(self.storage) != self.before
+        changed = bits(self.torch) != self.before
         if writable:
             changed &= ~self.inside
         where = changed.nonzero().flatten()
@@ -91,7 +91,7 @@ def allocate(
     name: str,
     lead: tuple[int, ...],
     length: int,
-    dtype: DType,
+    dtype: Format,
     device: torch.device,
     *,
     padding: int = 0,
@@ -102,7 +102,7 @@ def allocate(
     rows = math.prod(lead)
     base = GUARD + offset
     span = max(0, (rows - 1) * stride + length) if rows else 0
-    storage = torch.full((base + span + GUARD,), dtype.poison, dtype=dtype.bits, device=device).view(dtype.storage)
+    storage = torch.full((base + span + GUARD,), dtype.poison, dtype=dtype.bits, device=device).view(dtype.torch)
     strides = tuple(stride * math.prod(lead[i + 1 :]) for i in range(len(lead)))
     inside = torch.zeros(storage.shape, dtype=torch.bool, device=device)
     inside.as_strided((*lead, length), (*strides, 1), base).fill_(True)
@@ -121,7 +121,7 @@ def allocate_inputs(case: Case, values: Mapping[str, torch.Tensor]) -> dict[str,
     """Buffers for the case's inputs in its layout on its device, filled with the values given."""
     buffers = {}
     for name in case.operator.inputs:
-        weight = name == "weight"
+        weight = name in case.operator.vectors
         buffer = allocate(
             name,
             () if weight else case.lead,

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from difftest.cases.case import Case
-from difftest.dtypes import bits
 from difftest.interrupts import no_exit
 from difftest.run import buffers
 from difftest.run.buffers import Buffer
 from reference.contracts import Contract
+from reference.formats import bits
 from reference.operators import Operator
 from reference.providers import Refused
 
@@ -90,11 +90,8 @@ def call(case: Case, function: Callable, inputs: Tensors) -> Called:
 
 def invoke(op: Operator, function: Callable, tensors: Tensors, contract: Contract, **more: Any) -> Any:
     """The bare call: the tensors, then the contract's parameters, by position. A coroutine is closed: it is never awaited."""
-    arguments = [tensors[name] for name in op.inputs]
-    if op.family != "gated":
-        arguments.append(contract.eps)  # type: ignore[arg-type]
     with no_exit():
-        returned = function(*arguments, **more)
+        returned = function(*op.arguments(tensors, contract), **more)
     if inspect.iscoroutine(returned):
         returned.close()
     return returned
@@ -105,7 +102,7 @@ def collect(op: Operator, tensors: Tensors, returned: Any) -> dict[str, torch.Te
     if not op.mutated:
         return {"output": returned}
     if returned is None:
-        return {name: tensors[name if name in op.mutated else "input"] for name in op.outputs}
+        return {output: tensors[name] for output, name in op.lands_in.items()}
     return dict(zip(op.outputs, returned, strict=False))
 
 
@@ -149,7 +146,7 @@ def _take(called: Called, case: Case, given: Mapping[str, Buffer], out: Buffer |
     views = {name: buffer.view for name, buffer in given.items()}
     if op.mutated:
         untouched = all(torch.equal(bits(view), bits(given[name].snapshot())) for name, view in views.items())
-        if returned is not None and untouched and views["input"].any():
+        if returned is not None and untouched and views[op.mutated[0]].any():
             raise BadOutput(f"returned {_kind(returned)} and overwrote nothing; {op.name} works in place")
         called.outputs = {name: view.clone() for name, view in collect(op, views, None).items()}
         return
@@ -157,7 +154,7 @@ def _take(called: Called, case: Case, given: Mapping[str, Buffer], out: Buffer |
         called.outputs = {"output": out.view.clone()}
         _check_beside(out.view, returned)
         return
-    dtype, device = case.format.storage, views["input"].device
+    dtype, device = case.format.torch, next(iter(views.values())).device
     if not isinstance(returned, torch.Tensor):
         raise BadOutput(f"returned {_kind(returned)}, not a tensor")
     if tuple(returned.shape) != case.shape:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from difftest.cases.case import Case
 from difftest.run import stability
 from difftest.run.call import Tensors, call
@@ -90,7 +88,7 @@ def check(
     `again`: calls the candidate a second time, and on parts of the rows, `difftest.run.stability`. `batch_invariant`: bits
     that depend on the part are a difference, as they are for a provider that promises to have none.
     """
-    reason = unusable(candidate, case)
+    reason = candidate.check(case)
     if reason is None:
         try:
             function = candidate.function(case.op, case.contract)
@@ -120,20 +118,10 @@ def check(
     return [_against(blank, reference, inputs, outputs) for reference in references]
 
 
-def unusable(provider: Provider, case: Case) -> str | None:
-    """Why the provider can't run the case, or None."""
-    device = torch.device(case.device)
-    return (
-        provider.unavailable(device)
-        or (None if provider.claims(case.op) else f"has no {case.op}")
-        or provider.refuses(case.op, case.format.storage, case.width, device)
-    )
-
-
 def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tensors) -> Result | Skip:
     """The result with the reference's name and the distances from it."""
     case = result.case
-    reason = unusable(reference, case)
+    reason = reference.check(case)
     if reason is not None:
         return Skip(case, reference.name, reason)
     if not outputs:
@@ -147,7 +135,8 @@ def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tens
     expected = call(case.plain(), function, inputs)
     if expected.failure:
         return Skip(case, reference.name, expected.failure)
-    found = {name: compare(outputs[name], expected.outputs[name], inputs) for name in case.operator.outputs}
+    by_role = case.operator.split(inputs)
+    found = {name: compare(outputs[name], expected.outputs[name], by_role) for name in case.operator.outputs}
     return replace(result, against=reference.name, outputs=found, followed=followed)
 
 

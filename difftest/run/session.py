@@ -12,7 +12,6 @@ from difftest.cases.case import Case
 from difftest.providers.resolve import is_file, resolve
 from difftest.run import pool
 from difftest.run.check import Result, Skip, check
-from reference.operators import OPERATORS
 from reference.providers import Provider
 
 DIED = "the process died in the middle of the call"  # of a case that ended its worker
@@ -40,10 +39,9 @@ class Session:
     def groups(self) -> list[list[int]]:
         """The cases by what shares compiled kernels: one dtype of an operator, and of its Gemma form, which differs in a number
         alone."""
-        found: dict[tuple[str, str | None, str], list[int]] = {}
+        found: dict[tuple[object, str], list[int]] = {}
         for index, case in enumerate(self.cases):
-            operator = OPERATORS[case.op]
-            found.setdefault((operator.family, operator.activation, case.dtype), []).append(index)
+            found.setdefault((case.operator.formula, case.dtype), []).append(index)
         return list(found.values())
 
 

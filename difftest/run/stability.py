@@ -126,7 +126,7 @@ def _check_parts(case: Case, function: Callable, inputs: Tensors, first: Called,
     for part in asked:
         what = f"row {part.start}" if len(part) == 1 else f"rows {part.start} to {part.stop - 1}"
         own = slice(part.start, part.stop)
-        given = {k: v if k == "weight" else _rows(v, v.shape[-1])[own] for k, v in inputs.items()}
+        given = {k: v if k in case.operator.vectors else _rows(v, v.shape[-1])[own] for k, v in inputs.items()}
         alone = call(replace(case, lead=(len(part),)), function, given)
         if not first.faults:
             (remarks if alone.refused else reasons).extend(f"{what} alone: {fault}" for fault in alone.faults)

@@ -1,7 +1,4 @@
-"""One output of two implementations side by side: counts, the ULP histogram, class mismatches and the worst element.
-
-Imports torch, `difftest.verdict.ulp` and `difftest.dtypes`.
-"""
+"""One output of two implementations side by side: counts, the ULP histogram, class mismatches and the worst element."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import Any
 
 import torch
 
-from difftest.dtypes import hex_bits
 from difftest.verdict import ulp
+from reference.formats import hex_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Comparison:
 
 
 def compare(actual: torch.Tensor, expected: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> Comparison:
-    """Compares two tensors of one shape and dtype; `inputs` are the call's inputs, shown at the worst element."""
+    """Compares two tensors of one shape and dtype; `inputs`: the call's, by role (`Operator.split`), to show at the worst."""
     found = ulp.distance(actual, expected)
     size = found.ulp.abs()
     classes = ulp.class_counts(found)
@@ -71,27 +68,17 @@ def _worst(
     if not int(weight.flatten()[flat]):
         return None
     width = actual.shape[-1]
-    row, column = divmod(flat, width)
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), actual.shape))
     apart = f"{int(found.ulp.flatten()[flat]):+d} ULP"
     for name, mask in found.classes.items():
         if bool(mask.flatten()[flat]):
             apart = name
-    return Element(index, _shown(actual, flat), _shown(expected, flat), apart, _inputs_at(inputs, row, column, width))
+    return Element(index, _shown(actual, flat), _shown(expected, flat), apart, _inputs_at(inputs, flat, width))
 
 
-def _inputs_at(inputs: Mapping[str, torch.Tensor], row: int, column: int, width: int) -> dict[str, str]:
-    shown = {}
-    for name, tensor in inputs.items():
-        length = tensor.shape[-1]
-        if tensor.dim() == 1 and name == "weight":
-            shown[name] = _shown(tensor, column)
-        elif length == width:
-            shown[name] = _shown(tensor, row * length + column)
-        else:  # gate and up side by side
-            shown["gate"] = _shown(tensor, row * length + column)
-            shown["up"] = _shown(tensor, row * length + width + column)
-    return shown
+def _inputs_at(inputs: Mapping[str, torch.Tensor], flat: int, width: int) -> dict[str, str]:
+    """The inputs' values at an output's element: of rows as many as the output's, or of one vector for all of them."""
+    return {name: _shown(tensor, flat if tensor.numel() > width else flat % width) for name, tensor in inputs.items()}
 
 
 def _shown(tensor: torch.Tensor, flat: int) -> str:

@@ -1,8 +1,8 @@
 """What a norm's output says about the rstd that made it: the relative error of each row's, located between two bounds.
 
-All elements of a row share one rstd, so each output is evidence about it: the value lies in the output's rounding cell,
-hence the rstd in that cell divided by the element's other factors. One element says little (2^-9 in bf16); the cells of
-4096 overlap in about 1e-6. Imports torch and `reference`.
+All elements of a row share one rstd, and each output measures it: the value lies in the output's rounding interval, hence
+the rstd in that interval divided by the element's other factors. One element says little (2^-9 in bf16); the intervals of
+4096 overlap in about 1e-6.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import torch
 
-from reference.attainable import leaves_fp32, norm_ends, norm_judged, norm_rstd_error, product_roundings
-from reference.bounds import product_error, rstd_drift
-from reference.cells import rounding_cell
-from reference.precise import NormTerms
+from reference.exact.attainable import leaves_fp32, norm_ends, norm_judged, norm_rstd_error, product_roundings
+from reference.exact.bounds import product_error, rstd_drift
+from reference.exact.terms import NormTerms
+from reference.rounding import rounding_interval
 
 # Rows on which rounding errors of a sum behave as if random: neither constant (kurtosis 1: the same error again and
 # again) nor ruled by an outlier (small squares vanish in a large sum, always downwards). Uniform rows have 1.8, normal 3.
@@ -25,7 +25,7 @@ RATE_FALSE_ALARM = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class RowEvidence:
+class RstdInterval:
     """One output of a norm, seen as measurements of its rows' rstd. Shapes (rows,) or (rows, width).
 
     `lowest`, `highest`: the interval of relative rstd errors that explains every usable element of the row up to its own
@@ -52,14 +52,14 @@ class RowEvidence:
         return torch.clamp(torch.zeros_like(self.lowest), self.lowest, self.highest)
 
 
-def row_evidence(terms: NormTerms, candidate: torch.Tensor) -> RowEvidence:
-    """The evidence in `candidate` (rows, width), the storage dtype, under the contract that made `terms`."""
+def rstd_interval(terms: NormTerms, candidate: torch.Tensor) -> RstdInterval:
+    """What `candidate` (rows, width), the storage dtype, says of each row's rstd under the contract that made `terms`."""
     width = terms.hidden.shape[-1]
     bound = norm_rstd_error(terms)
     slack = product_error(1 if terms.rounds_norm else 2, terms.biased and not terms.rounds_norm)
     normalised = terms.hidden * terms.rstd
     value = normalised if terms.rounds_norm else normalised * terms.weight
-    # Ratios of the rounding cell's ends to the value: 1 lies between them exactly where the output is right.
+    # Ratios of the rounding interval's ends to the value: 1 lies between them exactly where the output is right.
     lowest, highest, unreachable = (_inner_ratios if terms.rounds_norm else _ratios)(terms, value, candidate)
 
     judged = norm_judged(terms)
@@ -83,7 +83,7 @@ def row_evidence(terms: NormTerms, candidate: torch.Tensor) -> RowEvidence:
     unattainable |= unreachable | (lowest > (1 + bound) * (1 + slack)) | (highest < (1 - bound) * (1 - slack))
     differing |= unreachable | (lowest > 1) | (highest < 1)
     generic = _generic(terms) & torch.isfinite(bound)
-    return RowEvidence(
+    return RstdInterval(
         lowest=(lowest.amax(dim=-1) / (1 + slack) - 1),
         highest=(highest.amin(dim=-1) / (1 - slack) - 1),
         bound=bound.squeeze(-1),
@@ -114,7 +114,7 @@ def _explained(
     """(rows,): how many elements are expected within reach of a tie; a half is an element that one sign reaches.
 
     The row's error has one sign, and knows nothing of the ties: it reaches half of those within error + slack, and the
-    slack alone the other half. A cell narrower than that puts a tie within reach of any value (fp32 storage).
+    slack alone the other half. An interval narrower than that puts a tie within reach of any value (fp32 storage).
     """
     reach = error + slack
     above, below = (highest - 1).abs(), (lowest - 1).abs()
@@ -127,17 +127,17 @@ def _explained(
 
 
 def _ratios(terms: NormTerms, value: torch.Tensor, candidate: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """W0: the cell of the output over the value."""
-    cell_lowest, cell_highest = rounding_cell(candidate)
+    """W0: the interval of the output over the value."""
+    interval_lowest, interval_highest = rounding_interval(candidate)
     inverse = 1.0 / value
-    ends = cell_lowest * inverse, cell_highest * inverse
+    ends = interval_lowest * inverse, interval_highest * inverse
     return torch.minimum(*ends), torch.maximum(*ends), torch.zeros_like(value, dtype=torch.bool)
 
 
 def _inner_ratios(
     terms: NormTerms, value: torch.Tensor, candidate: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """W1: the cells of the rounded normalised values that, times the weight, give the output; over the value.
+    """W1: the intervals of the rounded normalised values that, times the weight, give the output; over the value.
 
     The right one and its two neighbours are tried, since rstd's bound is far below their spacing. If an element fits
     none, so are those that the outputs themselves point to, output / weight and its neighbours: to say how far off rstd
@@ -146,9 +146,9 @@ def _inner_ratios(
     negative = torch.signbit(value) ^ torch.signbit(terms.weight)
     wanted = torch.where(negative, -candidate, candidate)
     magnitude, weight = value.abs(), terms.weight.abs().expand_as(value)
-    lowest, highest = _inner_cells(magnitude, wanted, weight)
+    lowest, highest = _inner_intervals(magnitude, wanted, weight)
     if bool((highest < lowest).any()):
-        farther = _inner_cells(wanted.double() / weight, wanted, weight)
+        farther = _inner_intervals(wanted.double() / weight, wanted, weight)
         lowest, highest = torch.minimum(lowest, farther[0]), torch.maximum(highest, farther[1])
     none = highest < lowest
     inverse = 1.0 / magnitude
@@ -159,8 +159,8 @@ def _inner_ratios(
     )
 
 
-def _inner_cells(around: torch.Tensor, wanted: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The hull of the cells of those storage values, `around` rounded and one step to either side, whose product with
+def _inner_intervals(around: torch.Tensor, wanted: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The hull of the intervals of those storage values, `around` rounded and one step to either side, whose product with
     the weight rounds to `wanted`. All magnitudes. Empty, (inf, -inf), where there is none."""
     pattern = around.float().to(wanted.dtype).view(torch.int16)
     lowest, highest = torch.full_like(around, torch.inf), torch.full_like(around, -torch.inf)
@@ -168,9 +168,9 @@ def _inner_cells(around: torch.Tensor, wanted: torch.Tensor, weight: torch.Tenso
         inner = torch.clamp(pattern + step, min=0).view(wanted.dtype)
         low, high = product_roundings(inner, weight, wanted.dtype)
         gives = (wanted == low) | (wanted == high)
-        cell_lowest, cell_highest = rounding_cell(inner)
-        lowest = torch.where(gives, torch.minimum(lowest, cell_lowest), lowest)
-        highest = torch.where(gives, torch.maximum(highest, cell_highest), highest)
+        interval_lowest, interval_highest = rounding_interval(inner)
+        lowest = torch.where(gives, torch.minimum(lowest, interval_lowest), lowest)
+        highest = torch.where(gives, torch.maximum(highest, interval_highest), highest)
     return lowest, highest
 
 

@@ -1,7 +1,6 @@
 """How far outputs are from the truth, in ULP of the output dtype: bias, quantiles, and the share correctly rounded.
 
 The truth is the operator under the contract given, correctly rounded or before its last rounding (`reference.oracle`).
-Imports torch, `reference` and `difftest.verdict.compare`.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 import torch
 
 from difftest.verdict.compare import Element, compare
-from reference.arithmetic import Tensors
-from reference.oracle import OracleResult, fractional_ulp_error
+from reference.exact.oracle import OracleResult, fractional_ulp_error
+from reference.operators.declaration import Tensors
 
 LEVELS = (0.5, 0.9, 0.99, 0.999, 0.9999, 1.0)  # of |error|; 1.0 is the largest
 
@@ -54,7 +53,7 @@ class Errors:
 
 
 def errors(found: Iterable[tuple[torch.Tensor, OracleResult, Tensors]]) -> Errors | None:
-    """The errors of several calls together: output, truth and inputs of each. None where there is no element."""
+    """The errors of several calls together: output, truth and inputs by role of each. None where there is no element."""
     signed, elements, right, steps, classes = [], 0, 0, 0, 0
     worst: Element | None = None
     for output, truth, inputs in found:

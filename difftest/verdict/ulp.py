@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from difftest.dtypes import bits, of
+from reference.formats import bits, of
 
 # A pair whose members are of different classes has no distance; it is counted under one of these names instead.
 NAN_FOR_NUMBER = "NaN for a number"

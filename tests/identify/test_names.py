@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from difftest.identify import probes
-from difftest.identify.evidence import shown
+from difftest.identify.tally import shown
 from difftest.identify.hypotheses import EPS_CANDIDATES
 from difftest.identify.infer import MARGIN, identify
 from difftest.identify.report import document, last_line

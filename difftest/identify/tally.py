@@ -1,7 +1,4 @@
-"""What observed outputs say about hypotheses: counts for and against each, and the first element against it.
-
-Imports torch, `difftest.dtypes` and this package's hypotheses.
-"""
+"""What observed outputs say about hypotheses: counts for and against each, and the first element against it."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from itertools import combinations
 
 import torch
 
-from difftest.dtypes import hex_bits
 from difftest.identify.hypotheses import Allowed, Hypothesis
+from reference.formats import hex_bits
 
 Tensors = dict[str, torch.Tensor]
 
