@@ -184,11 +184,8 @@ def emulator(page: Path) -> str:
         (each["what"], f"{each['rows_per_second']:,.0f}", f"{each['first_launch']:.2f}" if each["first_launch"] else "-")
         for each in document["speeds"]
     ]
-    heads = (
-        f"RMSNorm, width {document['width']}, {document['threads']} threads a block",
-        "rows a second",
-        "first launch, seconds",
-    )
+    what = f"RMSNorm, width {document['width']}, {document['threads']} threads a block"
+    heads = (what, "rows a second", "first launch, seconds")
     return f"{where['device']}, numba {where['numba']}, {document['date']}.\n\n{_numbers(heads, rows)}"
 
 
