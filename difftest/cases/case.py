@@ -124,7 +124,7 @@ class Case:
         for name, value, allowed in (
             ("dtype", self.dtype, FORMATS),
             ("weight_dtype", self.weight_dtype or self.dtype, FORMATS),
-            ("regime", self.regime, regimes.applying(self.operator)),
+            ("regime", self.regime, regimes.names(self.operator)),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} {value!r} of {self.op} is not one of {', '.join(allowed)}")
