@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from difftest.cases import ledger, regimes
-from reference.claims import libraries
 from reference.contracts import Contract, contract
 from reference.formats import FORMATS, Format
 from reference.operators import Operator, operator
+from reference.providers.claims import libraries
 
 SCHEMA = "numba-kernels/difftest-case/1"
 
