@@ -18,8 +18,8 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
 
 from numba_kernels import fused_add_rmsnorm, rmsnorm, silu_and_mul
 
-HUGGING_FACE = {"norm": "R1W1", "activation": "S1"}
-FLASHINFER = {"norm": "R0W0", "activation": "S0"}
+HUGGING_FACE = ("R1W1", "S1")  # the norms' contract and the activation's
+FLASHINFER = ("R0W0", "S0")
 
 
 def use_numba_kernels(model: torch.nn.Module, norm: str = "R1W1", activation: str = "S1") -> torch.nn.Module:
@@ -99,8 +99,8 @@ def main() -> int:
     device = sys.argv[1] if len(sys.argv) > 1 else "cuda" if torch.cuda.is_available() else "cpu"
     changed = {}
     for name, contract in (("Hugging Face's", HUGGING_FACE), ("FlashInfer's", FLASHINFER)):
-        changed[name], of = changed_logits(device, **contract)
-        print(f"{device}, {name} contract ({', '.join(contract.values())}): {changed[name]} of {of} logits have other bits")
+        changed[name], of = changed_logits(device, *contract)
+        print(f"{device}, {name} contract ({', '.join(contract)}): {changed[name]} of {of} logits have other bits")
     return int(changed["Hugging Face's"] > 0 or changed["FlashInfer's"] == 0)
 
 
