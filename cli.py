@@ -93,7 +93,11 @@ def file_options(command: Callable) -> Callable:
         ("--plots", "DIR", "Write ULP histograms as SVG files (needs matplotlib)."),
         ("--junit", "FILE", "Write a JUnit XML file."),
         ("--html", "FILE", "Write a self-contained HTML page (needs jinja2)."),
-        ("--json", "FILE", "Write everything that was found as JSON; also when interrupted, once cases run."),
+        (
+            "--json",
+            "FILE",
+            "Write everything that was found as JSON (a matrix as JSON Lines if it ends in .jsonl); also when interrupted.",
+        ),
     ):
         default = Path("out/failures") if name == "--failures" else None
         option = click.option(
@@ -197,7 +201,12 @@ def identify(**options: Any) -> int:
 @click.option("--peers", default="", metavar="NAMES", help="Providers beside ours.  [default: all that have the operator]")
 @click.option("--device", default="auto", metavar="auto|cuda[:N]", show_default=True, help="The GPU.")
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new point after this time.")
-@click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Result file, written again after every point.")
+@click.option(
+    "--json",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Result file, whole after every point: JSON Lines if it ends in .jsonl, else JSON.",
+)
 @click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Write GB/s as SVG files (needs matplotlib).")
 @click.option(
     "--summary",
@@ -229,14 +238,16 @@ def ledger(**options: Any) -> int:
     return show(**options)
 
 
-@main.command(epilog=EXIT_STATUS)
-@click.argument("result", type=click.Path(path_type=Path))
-def docs(result: Path) -> int:
-    """Print the page "Who rounds where" made from RESULT, the JSON file of a matrix."""
+@main.command(
+    epilog="Exit status: 0 every page is what it should be, 1 --check found one that is not, 2 a page has marks of no block."
+)
+@click.option("--check", is_flag=True, help="Write nothing; name the pages that are not what the data says.")
+def docs(check: bool) -> int:
+    """Write the generated pages of the repository, and the marked blocks of README.md and docs/, from code and result files."""
     with interrupts.leaving_at_once():
-        from difftest.matrix.command import docs
+        from difftest.pages.command import docs
 
-    return docs(result)
+    return docs(check=check)
 
 
 @main.command(epilog=EXIT_STATUS)

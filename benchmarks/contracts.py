@@ -1,15 +1,15 @@
 """What a rounding contract costs: the GPU time of each, beside the default's, in turns.
 
-python benchmarks/contracts.py benchmarks/results/contracts-h200.json
+python benchmarks/contracts.py benchmarks/results/contracts-h200.jsonl
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import click
 import torch
@@ -17,11 +17,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numba_kernels
-from difftest.bench import plan
+from difftest import jsonl
+from difftest.bench import conditions, plan
 from difftest.bench.buffers import BufferSets
-from difftest.bench.machine import card, clocks, versions
 from difftest.bench.timer import GraphTimer
 
+SCHEMA = "numba-kernels/contracts/1"
 POINTS = [
     *(plan.Point("fused_add_rmsnorm", "bf16", rows, 4096) for rows in (1, 128, 4096)),
     plan.Point("fused_add_rmsnorm", "fp16", 4096, 4096),
@@ -32,7 +33,7 @@ POINTS = [
 ROUNDS = 9
 
 
-def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> dict:
+def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> dict[str, Any]:
     """Microseconds a call by contract, each contract in turn, the order changed every round."""
     sets = BufferSets(point, plan.calls(point, plan.pool_bytes(timer.free_bytes(), 4)), device)
     function = getattr(numba_kernels, point.op)
@@ -54,16 +55,17 @@ def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> dict:
 
 
 @click.command(help=__doc__)
-@click.argument("file", type=click.Path(dir_okay=False))
-def main(file: str) -> None:
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def main(file: Path) -> None:
     device = torch.device("cuda")
     timer = GraphTimer(device)
     timer.wake()
-    found = {"card": card(device), "clocks": clocks(device), "environment": versions("cuda", []), "command": " ".join(sys.argv)}
-    found["points"] = [measure(point, timer, device) for point in POINTS]
-    Path(file).write_text(json.dumps(found, indent=1))
+    found = {**conditions.head(SCHEMA, " ".join(sys.argv), device), "points": []}
+    for point in POINTS:
+        found["points"].append(measure(point, timer, device))
+        jsonl.write(file, found, ["points"])
     worst = max(ratio for point in found["points"] for ratio in point["ratio_to_default"].values())
-    click.echo(f"the dearest contract costs {100 * (worst - 1):.1f} % more than the default")
+    click.echo(f"the most expensive contract costs {100 * (worst - 1):.1f} % more than the default")
 
 
 if __name__ == "__main__":

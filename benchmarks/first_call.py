@@ -1,11 +1,10 @@
 """What the first call of an operator costs: with its kernel to be compiled, and with the machine code in the disk cache.
 
-python benchmarks/first_call.py benchmarks/results/first-call-h200.json
+python benchmarks/first_call.py benchmarks/results/first-call-h200.jsonl
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,8 +16,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from difftest.bench.machine import card, clocks, versions
+from difftest import jsonl
+from difftest.bench import conditions
 
+SCHEMA = "numba-kernels/first-call/1"
 OPS = ("fused_add_rmsnorm", "silu_and_mul")
 # A process of its own, so that nothing is loaded yet. Torch and its CUDA context are there before the clock starts.
 PROGRAM = """
@@ -51,17 +52,15 @@ def measure(op: str, cache: str) -> dict[str, float]:
 
 
 @click.command(help=__doc__)
-@click.argument("file", type=click.Path(dir_okay=False))
-def main(file: str) -> None:
-    device = torch.device("cuda")
-    found = {"card": card(device), "clocks": clocks(device), "environment": versions("cuda", []), "command": " ".join(sys.argv)}
-    found["first_calls"] = []
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def main(file: Path) -> None:
+    found = {**conditions.head(SCHEMA, " ".join(sys.argv), torch.device("cuda")), "first_calls": []}
     for op in OPS:
         with tempfile.TemporaryDirectory() as cache:
             compiled, cached = measure(op, cache), measure(op, cache)
         found["first_calls"].append({"op": op, "compiled": compiled, "cached": cached})
+        jsonl.write(file, found, ["first_calls"])
         click.echo(f"{op}: {compiled['first_call']:.2f} s, {cached['first_call']:.2f} s from the disk cache")
-    Path(file).write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from difftest.bench.conditions import card, clocks, versions
+
 from difftest.bench import plan
 from difftest.bench.buffers import BufferSets
-from difftest.bench.machine import card, clocks, versions
 from difftest.bench.timer import GraphTimer
 from numba_kernels import launch, trampoline, tuning
 from numba_kernels.arrays import ITEMSIZE

@@ -6,9 +6,11 @@ nothing but this package's operators.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reference.operators import OPERATORS, Operator, operator
+from reference.operators.contract import Contract, contract_of
+from reference.operators.declaration import DEFAULT_EPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,10 @@ class Claim:
     tested: str = ""
     note: str = ""
     bias_in_fp32: bool = True  # the Gemma forms only
+
+    def contract(self, op: str | Operator, eps: float = DEFAULT_EPS, **parameters: float) -> Contract:
+        """The contract claimed for `op`, with the operator's own bias and parameters, and this project's eps."""
+        return replace(contract_of(op, self.code, eps, **parameters), bias_in_fp32=self.bias_in_fp32)
 
 
 _ADD = ("fused_add_rmsnorm",)

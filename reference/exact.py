@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import mpmath
 import torch
 
-from reference.cells import FORMATS
+from reference.formats import of
 
 _SCALE = 320  # binary digits kept behind the point; the finest tie of any storage dtype is at 2^-150
 
@@ -72,7 +72,7 @@ def _round_mpf(value: mpmath.mpf, dtype: torch.dtype) -> float:
 
 def _round(scaled: int, inexact: bool, dtype: torch.dtype) -> float:
     """The value in [scaled, scaled + 1) * 2^-320, above its left end if `inexact`, to nearest, ties to even."""
-    fraction_bits, smallest_exponent = FORMATS[dtype]
+    fraction_bits, smallest_exponent = of(dtype).fraction_bits, of(dtype).smallest_exponent
     exponent = scaled.bit_length() - 1 - _SCALE
     ulp_exponent = max(exponent, smallest_exponent) - fraction_bits
     shift = ulp_exponent + _SCALE

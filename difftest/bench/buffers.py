@@ -43,6 +43,10 @@ class BufferSets:
         for name, pool in self._pools.items():
             pool.copy_(self.first[name])
 
+    def first_values(self) -> dict[str, torch.Tensor]:
+        """What every set holds before a call, the weight among it."""
+        return self.first if self.weight is None else {**self.first, "weight": self.weight}
+
     def tensors(self, index: int) -> dict[str, torch.Tensor]:
         """The buffers of one set by name, the weight among them."""
         found = {name: pool[index] for name, pool in self._pools.items()}

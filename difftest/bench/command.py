@@ -11,8 +11,8 @@ import click
 import torch
 from rich.console import Console
 
-from difftest import errors, extras, options, record, report
-from difftest.bench import machine, plan, plots, results, run, tables
+from difftest import errors, extras, jsonl, options, record, report
+from difftest.bench import conditions, plan, plots, results, run, tables
 from difftest.bench.plan import Point
 from difftest.bench.timer import GraphTimer
 from difftest.candidates import resolve
@@ -69,18 +69,12 @@ def bench(
     def on_point(point: Point, result: Mapping[str, Any]) -> None:
         screen.print(_line(point, result), markup=False, soft_wrap=True)
 
-    about = {
-        "command": report.command_line(*sys.argv[1:]),
-        "card": machine.card(where),
-        "clocks": machine.clocks(where),
-        "versions": machine.versions(str(where), providers),
-        "peers": names,
-    }
+    about = {**conditions.head(run.SCHEMA, report.command_line(*sys.argv[1:]), where, providers), "peers": names}
     saver = _Saver(json)
     asked = run.Plan(points, providers, where, named=bool(peers), time_budget=time_budget)
     with torch.cuda.device(where):
         document = run.run(asked, GraphTimer(where), about, saver, on_point)
-    document["clocks_after"] = machine.clocks(where) if _alive(where) else {}
+    document["clocks_after"] = conditions.clocks(where) if _alive(where) else {}
     saver(document)
     status = _report(document, plots, markdown)
     if saver.failed:
@@ -125,7 +119,7 @@ class _Saver:
     def __call__(self, document: Mapping[str, Any]) -> None:
         self.failed = None
         try:
-            record.write_each((self.path, lambda path: record.write_json(path, document)))
+            record.write_each((self.path, lambda path: jsonl.write(path, document, run.PARTS)))
         except LackingError as error:
             self.failed = error
 

@@ -18,7 +18,7 @@ import torch
 
 from difftest.bench import check, plan
 from difftest.bench.buffers import BufferSets, CopyPairs
-from difftest.bench.machine import uses_pdl
+from difftest.bench.conditions import uses_pdl
 from difftest.bench.plan import Point
 from difftest.bench.timer import Captured, Timer
 from reference.contracts import Contract
@@ -188,7 +188,7 @@ def _checked(entry: _Entry, where: Point, sets: BufferSets, timer: Timer) -> dic
     """Replays once more on fresh values; the first set's result and the last one's are looked at."""
     assert entry.contract is not None
     timer.replay(entry.captured, entry.refresh)
-    inputs = sets.first if sets.weight is None else {**sets.first, "weight": sets.weight}
+    inputs = sets.first_values()
     largest: dict[str, int] = {}
     for index in dict.fromkeys((0, sets.count - 1)):
         actual = outputs_of(where, entry.captured.outputs[index], sets.tensors(index))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +32,7 @@ _MARKERS = "osD^vPX<>h"
 def write(folder: Path, document: dict[str, Any]) -> list[Path]:
     """Writes OP-DTYPE-rows.svg and OP-DTYPE-width.svg where there are two points or more to join. Returns the files.
 
-    A file tells the document's date, and is the same whenever it is drawn.
+    A file tells the document's date and the digest of what is drawn, and is the same whenever it is drawn.
     """
     written = []
     points = results.measured(document)
@@ -42,9 +44,16 @@ def write(folder: Path, document: dict[str, Any]) -> list[Path]:
         ):
             if len(chosen) >= 2:
                 path = folder / f"{op}-{dtype}-{axis}.svg"
-                _draw(path, f"{op}, {dtype}{note}", axis, chosen, document["date"])
+                said = {"Date": document["date"], "Identifier": digest(document)}
+                _draw(path, f"{op}, {dtype}{note}", axis, chosen, said)
                 written.append(path)
     return written
+
+
+def digest(document: dict[str, Any]) -> str:
+    """A digest of the document's points: a plot that doesn't name it was drawn from others."""
+    drawn = [(p.op, p.dtype, p.rows, p.width, p.gbps, p.copy_gbps) for p in results.measured(document)]
+    return f"sha256:{hashlib.sha256(json.dumps(drawn).encode()).hexdigest()[:32]}"
 
 
 def _one_width(points: Sequence[Measured]) -> tuple[list[Measured], str]:
@@ -62,7 +71,7 @@ def _largest_of_each_width(points: Sequence[Measured]) -> tuple[list[Measured], 
     return [by_width[width] for width in sorted(by_width)], ", the most rows of each width"
 
 
-def _draw(path: Path, title: str, axis: str, points: list[Measured], date: str) -> None:
+def _draw(path: Path, title: str, axis: str, points: list[Measured], said: dict[str, str]) -> None:
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -112,4 +121,4 @@ def _draw(path: Path, title: str, axis: str, points: list[Measured], date: str) 
     order = [*range(len(names) - 1, -1, -1), len(names)]
     axes.legend([handles[i] for i in order], [shown[i] for i in order], fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     with rc_context({"svg.hashsalt": path.stem}):
-        figure.savefig(path, metadata={"Date": date})
+        figure.savefig(path, metadata=said)

@@ -5,17 +5,18 @@ Ratios are times: ours over a peer's, so below 1 ours is the faster. Imports `di
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from difftest import jsonl
 from difftest.bench.plan import OURS
 from difftest.bench.run import SCHEMA
 from difftest.errors import UsageError
 
+BEFORE = "numba-kernels/bench/1"  # had `versions` for `environment`
 FEW_ROWS = 128  # a decode step's batch, where launch and latency count
 MUCH = 128 * 2**20  # bytes moved, from which on memory is what counts
 WIDE = 65536  # from this width on a row does not fit one block's registers
@@ -77,15 +78,10 @@ class Summary:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The document in a result file. UsageError, one line, where there is none."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"--summary: {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"--summary: {path} is not JSON: {error}") from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"--summary: {path} is not a result of `bench` ({SCHEMA})")
+    """The document in a result file, of today's schema or the one before. UsageError, one line, where there is none."""
+    document = jsonl.read("--summary", path, SCHEMA, "a result of `bench`", older=[BEFORE])
+    if document["schema"] == BEFORE and "versions" in document:
+        document["environment"] = document.pop("versions")
     return document
 
 

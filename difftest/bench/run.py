@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -24,7 +23,8 @@ from difftest.bench.timer import Timer
 from reference.operators import OPERATORS
 from reference.providers import Provider
 
-SCHEMA = "numba-kernels/bench/1"
+SCHEMA = "numba-kernels/bench/2"
+PARTS = ("points", "host")  # of the document: lists with an entry a measurement
 CARD_COPY_BYTES = 2**32  # read and written; large beside any L2
 
 METHOD = (
@@ -57,16 +57,14 @@ def run(
 ) -> dict[str, Any]:
     """Measures every point that the time allows, and returns the document. Ctrl-C, and a lost device, end it early.
 
-    `about` goes into the document as it is; `save` gets the document after each point and at the end.
+    `about` is what the document begins with; `save` gets the document after each point and at the end.
     """
     start = time.monotonic()
     document: dict[str, Any] = {
-        "schema": SCHEMA,
+        **about,
         "complete": False,
         "stopped": None,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": 0.0,
-        **about,
         "method": {
             "timer": METHOD,
             "rounds": measure.ROUNDS,

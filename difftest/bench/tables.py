@@ -72,14 +72,14 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
     return found
 
 
-def machine(document: dict[str, Any]) -> str:
+def where(document: dict[str, Any]) -> str:
     """Card, driver, versions and date in a line."""
     card = document.get("card") or {}
     copy = document.get("card_copy")
     parts = [str(card.get("name", "unknown card"))]
     if driver := (document.get("clocks") or {}).get("driver"):
         parts.append(f"driver {driver}")
-    versions = document.get("versions") or {}
+    versions = document.get("environment") or {}
     parts += [f"{name} {versions[name]}" for name in ("torch", "numba-cuda") if name in versions]
     if copy:
         parts.append(f"copy {copy['gbps']:,.0f} GB/s")
@@ -89,7 +89,7 @@ def machine(document: dict[str, Any]) -> str:
 
 def show(screen: Console, document: dict[str, Any]) -> None:
     """Everything through rich."""
-    screen.print(machine(document), style="dim", soft_wrap=True)
+    screen.print(where(document), style="dim", soft_wrap=True)
     for table in tables(document):
         drawn = RichTable(title=escape(table.title), title_justify="left", box=box.SIMPLE, header_style="bold")
         drawn.add_column(table.columns[0], no_wrap=True)
@@ -112,7 +112,7 @@ def show(screen: Console, document: dict[str, Any]) -> None:
 
 def markdown(document: dict[str, Any]) -> str:
     """Everything as Markdown, for a README."""
-    lines = [machine(document) + ".", ""]
+    lines = [where(document) + ".", ""]
     for table in tables(document):
         lines += [f"**{table.title}**", "", _line(table.columns)]
         lines.append("|---|" + "---:|" * (len(table.columns) - 1))

@@ -1,4 +1,4 @@
-"""The matrix form of `difftest`, and the command `docs`: options in, an exit status out. Imports this package."""
+"""The matrix form of `difftest`: options in, an exit status out. Imports this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.console import Console
 from rich.progress import Progress
 
@@ -17,7 +16,7 @@ from difftest.candidates import resolve
 from difftest.dtypes import DTYPES
 from difftest.environment import environment, one_line
 from difftest.errors import UsageError
-from difftest.matrix import analyse, page, plan, plots, run, tables
+from difftest.matrix import analyse, file, page, plan, plots, run, tables
 from difftest.matrix.observe import Task, tasks
 from difftest.wording import counted
 from reference import providers
@@ -109,7 +108,7 @@ def matrix(
     tables.show(screen, document)
     status = _close(screen, document)
     record.write_each(
-        (files.json, lambda path: record.write_json(path, document)),
+        (files.json, lambda path: file.write(path, document)),
         (files.markdown, lambda path: record.write_text(path, page.page(document, str(files.json or "RESULT.json")))),
         (files.plots, lambda folder: plots.write(folder, document)),
     )
@@ -160,9 +159,3 @@ def _early(document: dict[str, Any]) -> str:
     if not left:
         return ""
     return f"; [yellow]{'interrupted' if document['interrupted'] else 'out of time'}: {counted(left, 'call')} not made[/]"
-
-
-def docs(result: Path) -> int:
-    """Prints the page "Who rounds where" for a matrix's JSON."""
-    click.echo(page.page(page.load(result), str(result)), nl=False)
-    return errors.CONFORMS

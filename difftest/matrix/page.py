@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from difftest.errors import UsageError
 from difftest.matrix import tables
-from difftest.matrix.analyse import SCHEMA
 from reference.claims import CLAIMS
 
 _INTRODUCTION = """# Who rounds where
 
 The same operator rounds at different places in different libraries, and every one of them passes a tolerance of 1e-2.
 This page says which contract each implementation was found to follow, how far they are from each other, and how far from
-the truth. It is made by `python cli.py docs {source}`; do not edit it by hand.
+the truth. `python cli.py docs` makes it from {source}; do not edit it by hand.
 
 | code | the value that is normalised | code | the weight multiply |
 |---|---|---|---|
@@ -34,19 +30,6 @@ in the truth's binade, the bias is its mean. "max, in values" counts representab
 "Right in its contract" is the share of elements that are the correctly rounded value of the contract that the
 implementation follows itself: what is missing there is order of summation and approximation, not the contract.
 """
-
-
-def load(file: Path) -> dict[str, Any]:
-    """A matrix's document. UsageError for a file that holds none."""
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"RESULT: {file}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"RESULT: {file} is not JSON: {error}") from None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"RESULT: {file} is not the JSON of a matrix ({SCHEMA})")
-    return document
 
 
 def page(document: dict[str, Any], source: str) -> str:

@@ -15,8 +15,9 @@ import torch
 
 from reference.claims import claim
 from reference.contracts import Contract, contract
+from reference.formats import FORMATS
 from reference.operators import operator
-from reference.providers.protocol import Unavailable
+from reference.providers.protocol import Call, Unavailable
 from reference.rounding import STORAGE_DTYPES
 
 
@@ -38,6 +39,14 @@ class LibraryProvider:
     def claims(self, op: str) -> Contract | None:
         """The contract on record for the library, read from its source, or None."""
         return contract(op, self.library) if claim(self.library, op) else None
+
+    def check(self, case: Call) -> str | None:
+        """Why the call can't run here, or None; see the protocol."""
+        device = torch.device(case.device)
+        reason = self.unavailable(device)
+        if reason is None and self.claims(case.op) is None:
+            reason = f"has no {case.op}"
+        return reason or self.refuses(case.op, FORMATS[case.dtype].torch, case.width, device)
 
     def unavailable(self, device: torch.device) -> str | None:
         """No CUDA device, a module that is not installed, or one that does not import; else None."""

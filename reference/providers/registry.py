@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from inspect import isclass
 from typing import cast
 
-from reference.operators import CODES
+from reference.operators import OPERATORS
 from reference.providers.protocol import Provider
 
 ENTRY_POINT_GROUP = "numba_kernels.providers"
@@ -27,7 +27,7 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
     "vllm": ("vllm_provider", "Vllm"),
     "sglang": ("sglang_provider", "SGLang"),
 }
-_CORNERS = tuple(code for codes in CODES.values() for code in codes)
+_CORNERS = tuple(dict.fromkeys(code for op in OPERATORS.values() for code in op.codes))
 
 _registered: dict[str, Provider] = {}
 _broken: dict[str, str] = {}

@@ -10,6 +10,7 @@ import torch
 from reference.arithmetic import evaluate
 from reference.contracts import Contract, check_contract, contract
 from reference.operators import operator
+from reference.providers.protocol import Call
 
 
 class TorchPlain:
@@ -30,6 +31,10 @@ class TorchPlain:
         if self._code and self._code not in operator(op).codes:
             return None
         return contract(op, self._code)
+
+    def check(self, case: Call) -> str | None:
+        """Why the call can't run here, or None; see the protocol."""
+        return self.unavailable(torch.device(case.device)) or (None if self.claims(case.op) else f"has no {case.op}")
 
     def unavailable(self, device: torch.device) -> str | None:
         """A reason only for a CUDA device that torch does not see."""

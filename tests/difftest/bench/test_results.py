@@ -4,11 +4,12 @@ import json
 import math
 
 import pytest
-from made_up import document, point, row
 from rich.console import Console
 
 from difftest.bench import plots, results, tables
 from difftest.errors import UsageError
+
+from .made_up import document, point, row
 
 MUCH = 128 * 2**20
 
@@ -100,6 +101,20 @@ def test_a_file_that_is_none_is_one_line(tmp_path):
             results.load(file)
     with pytest.raises(UsageError, match="No such file"):
         results.load(tmp_path / "none.json")
+
+
+def test_a_file_of_the_schema_before_is_read_and_one_of_another_is_a_line_that_names_it(tmp_path):
+    made = example()
+    old = {**made, "schema": "numba-kernels/bench/1", "versions": made["environment"]}
+    del old["environment"]
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(old))
+    read = results.load(file)
+    assert results.summarise(read) == results.summarise(made)
+    assert tables.where(read) == tables.where(made)
+    file.write_text(json.dumps({**made, "schema": "numba-kernels/bench/9"}))
+    with pytest.raises(UsageError, match=r"not a result of `bench` \(numba-kernels/bench/2\); it is numba-kernels/bench/9"):
+        results.load(file)
 
 
 def test_the_plots_are_drawn_where_there_are_points_to_join(tmp_path):

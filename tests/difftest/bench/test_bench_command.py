@@ -5,10 +5,11 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from made_up import FakeProvider, FakeTimer, document, point, row
 
 from cli import main
 from difftest.bench import command, host
+
+from .made_up import FakeProvider, FakeTimer, document, point, row
 
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -81,8 +82,8 @@ def test_a_run_on_a_made_up_device_reports_and_leaves_its_file(tmp_path, monkeyp
         "GraphTimer": lambda device: FakeTimer({"numba": 2.0, "good": 3.0}),
     }.items():
         monkeypatch.setattr(command, name, value)
-    monkeypatch.setattr(command.machine, "card", lambda device: {"name": "made up"})
-    monkeypatch.setattr(command.machine, "clocks", lambda device: {"driver": "0"})
+    monkeypatch.setattr(command.conditions, "card", lambda device: {"name": "made up"})
+    monkeypatch.setattr(command.conditions, "clocks", lambda device: {"driver": "0"})
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "made up")
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)

@@ -1,6 +1,6 @@
 """Rows per second of the CPU replay beside Numba's own simulator, on kernels that both can run.
 
-    python benchmarks/replay_speed.py [--rows 400] [--width 4096] [--threads 64]
+    python benchmarks/emulator_speed.py [--rows 400] [--width 4096] [--threads 64]
 
 The simulator has no warp shuffles, so the kernel it runs reduces in shared memory. The simulator runs in a process of its own
 (``NUMBA_ENABLE_CUDASIM=1`` must be set before Numba is imported).

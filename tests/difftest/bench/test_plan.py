@@ -1,11 +1,12 @@
 """What is measured, how much of it fits a graph, and in which order."""
 
 import pytest
-from made_up import FakeProvider
 
 from difftest.bench import plan
 from difftest.bench.plan import Point
 from difftest.errors import UsageError
+
+from .made_up import FakeProvider
 
 
 def test_small_points_fill_a_graph_and_large_ones_fill_the_pool():

@@ -4,11 +4,12 @@ import json
 
 import pytest
 import torch
-from made_up import FakeProvider, FakeTimer
 
 from difftest.bench import host, run
 from difftest.bench.plan import Point
 from difftest.record import write_json
+
+from .made_up import FakeProvider, FakeTimer
 
 CPU = torch.device("cpu")
 POINTS = [Point("fused_add_rmsnorm", "bf16", 2, 64), Point("rmsnorm", "bf16", 2, 64), Point("rmsnorm", "fp32", 3, 5)]

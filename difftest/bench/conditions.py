@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +26,18 @@ _QUERY = {
     "power.draw": "watts",
     "temperature.gpu": "celsius",
 }
+
+
+def head(schema: str, command: str, device: torch.device, providers: Iterable[Provider] = ()) -> dict[str, Any]:
+    """What every result file of a GPU begins with."""
+    return {
+        "schema": schema,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "card": card(device),
+        "environment": versions(str(device), providers),
+        "clocks": clocks(device),
+    }
 
 
 def card(device: torch.device) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from made_up import FakeProvider, FakeTimer
 
 from difftest.bench import host, measure
 from difftest.bench.buffers import BufferSets, CopyPairs
 from difftest.bench.plan import Point
+
+from .made_up import FakeProvider, FakeTimer
 
 CPU = torch.device("cpu")
 ADD = Point("fused_add_rmsnorm", "bf16", 4, 111)

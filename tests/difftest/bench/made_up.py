@@ -143,14 +143,14 @@ def point(op, dtype, rows, width, moved, times, copy_gbps=4000.0):
 def document(points, host=(), **more):
     """A result file."""
     return {
-        "schema": "numba-kernels/bench/1",
+        "schema": "numba-kernels/bench/2",
         "complete": True,
         "stopped": None,
         "date": "2026-11-30T00:00:00+00:00",
         "seconds": 1.0,
         "card": {"name": "Some GPU"},
         "clocks": {"driver": "1.2"},
-        "versions": {"torch": "2.11"},
+        "environment": {"torch": "2.11"},
         "card_copy": {"gbps": 4300.0},
         "points": list(points),
         "host": list(host),

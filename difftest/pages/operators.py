@@ -1,0 +1,85 @@
+"""Blocks made of declarations: the operators, and who claims which contract."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import numba_kernels
+from difftest.pages.markdown import table
+from reference.claims import CLAIMS, Claim, libraries
+from reference.operators import OPERATORS, Operator
+
+WHERE_TESTED = {"cpu": "its outputs, on a CPU", "gpu": "its outputs, on a GPU", "": "-"}
+
+
+def operators(page: Path) -> str:
+    """Every operator: signature, formula, shapes, what is written in place, contracts."""
+    heads = ("operator", "formula", "shapes", "written in place", "contracts")
+    return table(heads, [_operator(op) for op in OPERATORS.values()])
+
+
+def _operator(op: Operator) -> tuple[str, ...]:
+    function = getattr(numba_kernels, op.name)
+    positional = [p for p in inspect.signature(function).parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    words = [p.name if p.default is p.empty else f"{p.name}={_plain(p.default)}" for p in positional]
+    formula = re.match(r"``[^`]+``(, ``[^`]+``)*", inspect.getdoc(function) or "")
+    assert formula, f"the docstring of {op.name} begins with its formula, in double backticks"
+    in_place = ", ".join(f"`{name}`" for name in op.mutated) or (
+        "nothing, or `out`" if "out" in (p.name for p in positional) else ""
+    )
+    return (
+        f"`{op.name}({', '.join(words)})`",
+        formula.group().replace("``", "`"),
+        _shapes(op),
+        in_place,
+        ", ".join(op.codes),
+    )
+
+
+def _plain(value: object) -> str:
+    """A default as it would be typed."""
+    return re.sub(r"e-0", "e-", repr(value))
+
+
+def _shapes(op: Operator) -> str:
+    rows = [name for name in op.inputs if name != "weight"]
+    twice = op.family == "gated"
+    shapes = [f"{', '.join(f'`{name}`' for name in rows)}: (…, {'2 · ' if twice else ''}width)"]
+    if "weight" in op.inputs:
+        shapes.append("`weight`: (width,)")
+    if not op.mutated:
+        shapes.append("`out`: (…, width)")
+    return "; ".join(shapes)
+
+
+def claims(page: Path) -> str:
+    """The contract of every library for every operator, one column for each group of operators that always agree."""
+    groups = _groups_that_agree()
+    heads = ("library", *(", ".join(f"`{op}`" for op in group) for group in groups), "held against")
+    rows = []
+    for library in dict.fromkeys(claim.library for claim in CLAIMS):
+        mine = [claim for claim in CLAIMS if claim.library == library]
+        rows.append((library, *(_codes(mine, group) for group in groups), _tested(mine)))
+    return table(heads, rows)
+
+
+def _groups_that_agree() -> list[tuple[str, ...]]:
+    """The operators, those for which the same libraries claim the same codes put together."""
+    found: dict[tuple[object, ...], list[str]] = {}
+    for name, op in OPERATORS.items():
+        found.setdefault((op.codes, *((lib, _code(lib, op)) for lib in libraries(op))), []).append(name)
+    return [tuple(group) for group in found.values()]
+
+
+def _code(library: str, op: Operator) -> str:
+    return next(claim.code for claim in CLAIMS if claim.library == library and op.name in claim.ops)
+
+
+def _codes(mine: list[Claim], group: tuple[str, ...]) -> str:
+    return ", ".join(dict.fromkeys(claim.code for claim in mine if set(group) & set(claim.ops))) or "-"
+
+
+def _tested(mine: list[Claim]) -> str:
+    return ", ".join(WHERE_TESTED[where] for where in dict.fromkeys(claim.tested for claim in mine))

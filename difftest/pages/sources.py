@@ -1,0 +1,62 @@
+"""Where pages and result files lie, and the latest result of a kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from difftest import jsonl
+from difftest.bench import results
+from difftest.errors import LackingError
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PLOTS = ROOT / "docs" / "plots"
+
+BENCH, CONTRACTS, FIRST_CALL, PROFILE, TUNING = (
+    f"numba-kernels/{name}" for name in ("bench", "contracts", "first-call", "profile", "tuning")
+)
+LADDER = "numba-kernels/ladder"
+MATRIX = RESULTS / "matrix-h200.jsonl"
+
+# What measures a kind of result, for the block of a page that has none yet.
+COMMANDS = {
+    BENCH: "python cli.py bench --json benchmarks/results/bench-h200.jsonl",
+    LADDER: "python cli.py bench --ladder --json benchmarks/results/ladder-h200.jsonl",
+    CONTRACTS: "python benchmarks/contracts.py benchmarks/results/contracts-h200.jsonl",
+    FIRST_CALL: "python benchmarks/first_call.py benchmarks/results/first-call-h200.jsonl",
+    TUNING: "python benchmarks/tune.py benchmarks/results/tuning-h200.jsonl",
+    PROFILE: "ncu, by hand",
+}
+
+
+def documents(kind: str) -> list[dict[str, Any]]:
+    """The result files of a kind, whatever their version, the latest last."""
+    found = []
+    for file in sorted(RESULTS.glob(f"*{jsonl.SUFFIX}")):
+        document = jsonl.loads(file.read_text(encoding="utf-8"))
+        if document["schema"].rpartition("/")[0] == kind:
+            found.append(document)
+    return sorted(found, key=lambda document: document["date"])
+
+
+def latest(kind: str) -> dict[str, Any] | None:
+    """The latest result file of a kind."""
+    return next(reversed(documents(kind)), None)
+
+
+def benchmark() -> dict[str, Any] | None:
+    """The benchmark's result files put together, the later one's point where two hold it."""
+    found = documents(BENCH)
+    return results.merged(found) if found else None
+
+
+def not_yet(kind: str) -> str:
+    """What a block says that has nothing to show."""
+    return f"Not measured yet: `{COMMANDS[kind]}` on a machine with a GPU, then `python cli.py docs`.\n"
+
+
+def need_pages() -> None:
+    """LackingError where the package is installed without the repository's pages."""
+    if not (ROOT / "README.md").is_file() or not (ROOT / "docs").is_dir():
+        raise LackingError(f"docs: {ROOT} has no README.md and docs/; run it in a clone of the repository")

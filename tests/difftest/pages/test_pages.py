@@ -1,0 +1,137 @@
+"""Every generated page and block is what code and result files say, and a page can't ask for what nobody generates."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+import cli
+from difftest import jsonl
+from difftest.matrix import file
+from difftest.pages import blocks, command, sources, speed
+
+PAGES = {path: text for path, text in command.pages()}
+MOST_LINES = 3000  # of committed results
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_is_what_the_data_says(path):
+    assert path.read_text(encoding="utf-8") == PAGES[path], "run python cli.py docs"
+
+
+def test_every_markdown_page_of_the_repository_is_looked_at():
+    root = sources.ROOT
+    assert {*root.glob("*.md"), *(root / "docs").rglob("*.md")} == set(PAGES)
+
+
+def test_the_plots_are_drawn_from_the_latest_benchmark():
+    assert speed.stale_plots() == []
+
+
+def test_every_block_stands_on_a_page():
+    used = set().union(*(blocks.names(text) for text in PAGES.values()))
+    assert used <= set(blocks.BLOCKS)
+    assert set(blocks.BLOCKS) - used <= {"operators", "speed", "speed-plot"}
+
+
+@pytest.mark.parametrize("name", blocks.BLOCKS)
+def test_every_block_has_a_text_for_every_place_of_a_page(name):
+    for page in (sources.ROOT / "README.md", sources.ROOT / "docs" / "speed.md"):
+        text = blocks.BLOCKS[name](page)
+        assert text.endswith("\n")
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (page.parent / target).is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<!-- no-such:start -->\n<!-- no-such:end -->", "no block has that name"),
+        ("a\n<!-- forms:start -->\n", "has no end"),
+        ("a\n<!-- forms:end -->\n", r"README.md:2: .* has no start"),
+        ("<!-- forms:start -->\n<!-- claims:start -->\n<!-- claims:end -->", "inside of forms"),
+        ("<!-- forms:start -->\n<!-- claims:end -->", "inside of forms"),
+    ],
+)
+def test_marks_that_make_no_sense_are_an_error_that_names_the_line(text, message):
+    with pytest.raises(ValueError, match=message):
+        blocks.filled(sources.ROOT / "README.md", text)
+
+
+def test_only_what_lies_between_the_marks_changes():
+    text = "above\n<!-- claims:start -->\nold\n<!-- claims:end -->\nbelow\n"
+    filled = blocks.filled(sources.ROOT / "README.md", text)
+    assert filled.startswith("above\n<!-- claims:start -->\n| library |")
+    assert filled.endswith("<!-- claims:end -->\nbelow\n")
+    assert "old" not in filled
+    assert blocks.filled(sources.ROOT / "README.md", filled) == filled
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A repository of two pages, one of them stale; nothing is drawn."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("<!-- claims:start -->\nold\n<!-- claims:end -->\n")
+    for module in (sources, command):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "MATRIX", sources.ROOT / "matrix.jsonl")
+    monkeypatch.setattr(command, "WHO_ROUNDS_WHERE", tmp_path / "docs" / "who-rounds-where.md")
+    monkeypatch.setattr(speed, "stale_plots", list)
+    file.write(command.MATRIX, file.read("test", sources.MATRIX))
+    return tmp_path
+
+
+def docs(*words):
+    return CliRunner().invoke(cli.main, ["docs", *words])
+
+
+def test_docs_writes_what_is_stale_and_check_only_says_so(clone):
+    before = (clone / "README.md").read_text()
+    checked = docs("--check")
+    assert checked.exit_code == 1
+    assert "README.md: not what the data says" in checked.stdout
+    assert "docs/who-rounds-where.md: not what the data says" in checked.stdout
+    assert (clone / "README.md").read_text() == before
+    written = docs()
+    assert written.exit_code == 0
+    assert "README.md: written" in written.stdout
+    assert docs("--check").exit_code == 0
+    assert docs().stdout == ""
+
+
+def test_a_page_that_asks_for_an_unknown_block_is_bad_usage_in_a_line(clone):
+    (clone / "docs" / "new.md").write_text("<!-- nobody:start -->\n<!-- nobody:end -->\n")
+    found = docs("--check")
+    assert found.exit_code == 2
+    assert len(found.stderr.strip().splitlines()) == 1
+    assert "new.md:1" in found.stderr
+
+
+def test_outside_of_a_clone_there_is_nothing_to_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    found = docs()
+    assert found.exit_code == 3
+    assert "clone" in found.stderr
+
+
+# --- result files ------------------------------------------------------------------------------------------------------
+
+
+RESULTS = sorted(sources.RESULTS.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
+def test_a_result_file_says_once_what_holds_for_all_and_then_has_a_measurement_a_line(path):
+    first, *lines = path.read_text(encoding="utf-8").splitlines()
+    head = json.loads(first)
+    assert set(head) >= {"schema", "date", "environment", "parts"}
+    assert "command" in head or "request" in head
+    assert all(json.loads(line)["part"] in head["parts"] for line in lines)
+    assert sum(len(jsonl.loads(path.read_text(encoding="utf-8"))[part]) for part in head["parts"] if part != "members") >= 1
+
+
+def test_committed_results_are_few_and_in_one_form():
+    others = {path.name for path in sources.RESULTS.iterdir()} - {path.name for path in RESULTS}
+    assert others <= {"difftest-h200.log"}
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources.RESULTS.iterdir()) < MOST_LINES
