@@ -37,7 +37,7 @@ class Buffer:
     def fill(self, values: torch.Tensor) -> None:
         """Writes the values into the view, and remembers the whole allocation as it now is."""
         self.view.copy_(values.reshape(self.view.shape))
-        self.before = bits(self.torch).clone()
+        self.before = bits(self.storage).clone()
 
     def snapshot(self) -> torch.Tensor:
         """The view's elements as they were ahead of the call: contiguous, the view's shape, memory of its own."""
@@ -45,15 +45,15 @@ class Buffer:
 
     def hand_over(self) -> torch.Tensor:
         """A new tensor on the view's memory, for the candidate: what it does to that object leaves `view` as it is."""
-        return self.torch.detach().as_strided(self.view.shape, self.view.stride(), self.base)
+        return self.storage.detach().as_strided(self.view.shape, self.view.stride(), self.base)
 
     def rebound(self, handed: torch.Tensor) -> str | None:
         """What became of a tensor that was handed over, if it is no longer the view that it was. None if it still is.
 
         Memory that was freed is allocated anew, for whoever reads it next.
         """
-        if self.torch.untyped_storage().nbytes() < self.torch.nbytes:
-            self.torch.untyped_storage().resize_(self.torch.nbytes)
+        if self.storage.untyped_storage().nbytes() < self.storage.nbytes:
+            self.storage.untyped_storage().resize_(self.storage.nbytes)
             return "was freed"
         if handed.shape != self.view.shape:
             return f"has shape {tuple(handed.shape)} after the call, not {tuple(self.view.shape)}"
@@ -65,7 +65,7 @@ class Buffer:
 
     def stray_writes(self, *, writable: bool) -> str | None:
         """What was written where nothing may be: outside the rows, or anywhere when not writable. None if nothing."""
-        changed = bits(self.torch) != self.before
+        changed = bits(self.storage) != self.before
         if writable:
             changed &= ~self.inside
         where = changed.nonzero().flatten()

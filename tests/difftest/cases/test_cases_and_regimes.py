@@ -1,31 +1,34 @@
 """Cases are complete records, the generator covers what it says, and a regime's values are a function of the seed."""
 
 import dataclasses
+import itertools
 import json
 
 import pytest
 import torch
 
 from difftest.cases import Case, Request, generate, regimes
-from difftest.dtypes import DTYPES, bits
 from reference.contracts import contract
+from reference.formats import FORMATS, bits
 from reference.operators import OPERATORS
 
-EVERYTHING = Request({op: contract(op) for op in OPERATORS}, list(DTYPES), [1, 3, 111, 4096], extra=63)
+EVERYTHING = Request({op: contract(op) for op in OPERATORS}, list(FORMATS), [1, 3, 111, 4096], extra=63)
 
 
 def drawn(regime, op="rmsnorm", rows=8, width=64, dtype="bf16", seed=0):
-    return regimes.draw(regime, OPERATORS[op], rows, width, DTYPES[dtype], DTYPES[dtype], seed)
+    form = FORMATS[dtype]
+    drawn = regimes.Draw(OPERATORS[op], contract(op), rows, width, form, torch.Generator())
+    return regimes.draw(regime, drawn, form, seed)
 
 
 def test_every_operator_dtype_width_and_regime_is_in_the_grid():
     found = {(c.op, c.dtype, c.width, c.regime) for c in generate(EVERYTHING) if c.origin == "grid"}
     wanted = {
-        (op.name, dtype, width, regime.name)
+        (op.name, dtype, width, regime)
         for op in OPERATORS.values()
-        for dtype in DTYPES
+        for dtype in FORMATS
         for width in EVERYTHING.widths
-        for regime in regimes.for_family(op.family)
+        for regime in regimes.names(op)
     }
     assert found == wanted
 
@@ -37,7 +40,7 @@ def test_every_operator_gets_every_odd_layout_in_some_dtype():
         assert {c.padding for c in cases} == {0, 3, 8}
         buffers = {*op.inputs, *(() if op.mutated else ("output",))}
         assert {name for c in cases for name in c.misaligned} == buffers
-        if op.family != "gated":
+        if op.vectors:
             assert any(c.weight_dtype == "fp32" and c.dtype != "fp32" for c in cases)
             assert len({c.contract.eps for c in cases}) == 2
 
@@ -45,7 +48,7 @@ def test_every_operator_gets_every_odd_layout_in_some_dtype():
 def test_random_cases_differ_in_width_shape_layout_and_regime():
     cases = [c for c in generate(EVERYTHING) if c.origin.startswith("random")]
     assert len(cases) == EVERYTHING.extra
-    assert {(c.op, c.dtype) for c in cases} == {(op, dtype) for op in OPERATORS for dtype in DTYPES}
+    assert {(c.op, c.dtype) for c in cases} == {(op, dtype) for op in OPERATORS for dtype in FORMATS}
     assert len({c.width for c in cases}) > 40
     assert {len(c.lead) for c in cases} == {0, 1, 2}
     assert len({c.regime for c in cases}) > 6
@@ -90,8 +93,9 @@ def test_a_record_that_is_no_case_is_refused_with_the_reason(change, said):
 
 @pytest.mark.parametrize("regime", regimes.REGIMES)
 def test_a_regime_draws_the_same_bits_for_a_seed(regime):
-    op = {"norm": "rmsnorm", "add_norm": "fused_add_rmsnorm", "gated": "silu_and_mul"}[regimes.REGIMES[regime].families[-1]]
-    for dtype in DTYPES:
+    for op, dtype in itertools.product(OPERATORS, FORMATS):
+        if not regimes.REGIMES[regime].needs(OPERATORS[op]):
+            continue
         one, two = drawn(regime, op, dtype=dtype, seed=5), drawn(regime, op, dtype=dtype, seed=5)
         assert one.keys() == set(OPERATORS[op].inputs)
         assert all(torch.equal(bits(one[name]), bits(two[name])) for name in one)
@@ -104,7 +108,7 @@ def test_drawing_leaves_the_global_random_stream_alone():
 
 
 @pytest.mark.parametrize("op", ["rmsnorm", "gemma_rmsnorm"])
-@pytest.mark.parametrize("regime", [r.name for r in regimes.for_family("norm")])
+@pytest.mark.parametrize("regime", regimes.names(OPERATORS["rmsnorm"]))
 def test_no_weight_is_all_ones_after_its_bias(op, regime):
     weight = drawn(regime, op)["weight"].float() + OPERATORS[op].weight_bias
     assert not torch.equal(weight, torch.ones_like(weight))
@@ -123,7 +127,7 @@ def test_magnitudes_reach_from_1e_minus_4_to_1e4_in_both_signs():
     assert bool((values < 0).any() and (values > 0).any())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", FORMATS)
 def test_subnormals_are_subnormal_and_not_all_zero(dtype):
     values = drawn("subnormal", dtype=dtype, width=255)["input"]
     subnormal = (values != 0) & (values.abs() < torch.finfo(values.dtype).smallest_normal)

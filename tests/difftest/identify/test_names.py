@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from difftest.identify import probes
-from difftest.identify.tally import shown
 from difftest.identify.hypotheses import EPS_CANDIDATES
 from difftest.identify.infer import MARGIN, identify
 from difftest.identify.report import document, last_line
+from difftest.identify.tally import shown
 from difftest.providers.resolve import resolve
 from reference.arithmetic import evaluate
 from reference.contracts import contract, corners
@@ -27,7 +27,7 @@ def is_named(found, op, wanted):
     assert (found.found.code, found.found.weight_bias, found.found.bias_in_fp32) == (wanted, OPERATORS[op].weight_bias, True)
     assert not found.approximate
     assert not found.remarks
-    if OPERATORS[op].family != "gated":
+    if OPERATORS[op].vectors:
         assert (found.found.eps, found.listens) == (1e-6, True)
 
 

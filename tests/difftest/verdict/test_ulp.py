@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.dtypes import DTYPES
 from difftest.verdict import ulp
+from reference.formats import FORMATS
 
 SIXTEEN = [torch.float16, torch.bfloat16]
 
@@ -65,7 +65,7 @@ def test_one_step_of_numpy_nextafter_is_distance_one():
         assert ulp.distance(up, torch.from_numpy(values)).ulp.abs().tolist() == [1] * len(values)
 
 
-@pytest.mark.parametrize("dtype", [d.storage for d in DTYPES.values()])
+@pytest.mark.parametrize("dtype", [d.torch for d in FORMATS.values()])
 def test_both_zeros_are_one_value(dtype):
     found = ulp.distance(torch.tensor([0.0, -0.0], dtype=dtype), torch.tensor([-0.0, 0.0], dtype=dtype))
     assert found.ulp.tolist() == [0, 0]
@@ -84,7 +84,7 @@ def test_the_widest_distance_does_not_wrap(dtype, steps):
     assert number(ulp.distance(-largest, largest)) == -2 * steps
 
 
-@pytest.mark.parametrize("dtype", [d.storage for d in DTYPES.values()])
+@pytest.mark.parametrize("dtype", [d.torch for d in FORMATS.values()])
 def test_every_pair_of_classes_is_a_distance_or_one_class_mismatch(dtype):
     nan, inf = float("nan"), float("inf")
     expected = {

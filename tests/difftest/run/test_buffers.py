@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from difftest.cases import Case
-from difftest.dtypes import DTYPES, bits
 from difftest.run import buffers
 from reference.contracts import contract
+from reference.formats import FORMATS, bits
 
 
 def allocated(case):
@@ -73,11 +73,11 @@ def test_a_stray_write_of_nan_is_found_too():
     assert buffer.stray_writes(writable=True)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values())
+@pytest.mark.parametrize("dtype", FORMATS.values())
 def test_poison_is_a_nan_that_arithmetic_does_not_make(dtype):
-    poison = torch.tensor([dtype.poison], dtype=dtype.bits).view(dtype.storage)
+    poison = torch.tensor([dtype.poison], dtype=dtype.bits).view(dtype.torch)
     assert bool(poison.isnan())
-    made = torch.tensor([float("inf")], dtype=dtype.storage) * 0
+    made = torch.tensor([float("inf")], dtype=dtype.torch) * 0
     assert not torch.equal(bits(made), bits(poison))
 
 
