@@ -13,7 +13,6 @@ if tuple(int(part) for part in _np.__version__.split(".")[:2]) >= (2, 5):
         "kernel. Install one that works: pip install 'numpy<2.5'"
     )
 
-from . import rmsnorm as _until_moved  # noqa: F401  (its name is an operator's)
 from .operators import *  # noqa: F403
 from .operators import __all__ as __all__
 from .runtime import dispatch as _dispatch

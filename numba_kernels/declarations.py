@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import product
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:  # importing the package costs milliseconds; the kernels, and Numba, come with the first call
     from .plans import Plan
@@ -27,7 +27,7 @@ class Role(Enum):
     WRITTEN_ROWS = auto()  # (…, width), read and written in place
     VECTOR = auto()  # (width,), read; of the rows' dtype or fp32
     HALVES = auto()  # (…, 2 · width), read: gate, then up
-    PAIRS = auto()  # (…, 2 · width), read: gate and up alternate
+    PAIRS = auto()  # (…, 2 · width), read: gate and up alternate, or are HALVES where the flag ``interleaved`` is False
 
     @property
     def double(self) -> bool:
@@ -87,7 +87,7 @@ class Checked:
 class Launch(Protocol):
     """How an operator becomes a kernel: the arguments in the order of its buffers, and the plan of a checked call."""
 
-    buffers: tuple[str, ...]  # an argument that the operator has not is its input
+    buffers: ClassVar[tuple[str, ...]]  # an argument that the operator has not is its input
 
     def plan(self, call: Checked) -> Plan: ...
 
@@ -97,7 +97,7 @@ class Norm:
     """``out = (input + residual) · rstd · (weight + weight_bias)``, by the kernels for norms."""
 
     weight_bias: float = 0.0
-    buffers = ("input", "residual", "weight", "out")
+    buffers: ClassVar[tuple[str, ...]] = ("input", "residual", "weight", "out")
 
     def plan(self, call: Checked) -> Plan:
         from .kernels.config import NormOperation
@@ -128,7 +128,7 @@ class Gated:
     """``out = act(gate) · up``, by the gated kernels."""
 
     activation: str
-    buffers = ("input", "out")
+    buffers: ClassVar[tuple[str, ...]] = ("input", "out")
 
     def plan(self, call: Checked) -> Plan:
         from .kernels.config import GatedOperation
@@ -140,7 +140,13 @@ class Gated:
             width=out.width,
             x_stride=x.stride,
             out_stride=out.stride,
-            operation=GatedOperation(self.activation, x.array.format, rounding=f"S{call.choices['S']}"),
+            parameters=tuple(call.numbers.values()),
+            operation=GatedOperation(
+                self.activation,
+                storage=x.array.format,
+                rounding=f"S{call.choices['S']}",
+                interleaved=call.flags.get("interleaved", False),
+            ),
         )
 
 

@@ -22,6 +22,7 @@ class NumbaProvider:
     """The Numba kernels, on a GPU or, for CPU tensors, on the CPU replay. Follows any contract of its operators."""
 
     name = "numba"
+    module = "numba_kernels"
     in_place = True
     batch_invariant = True  # the sum's order is a function of the width alone
 
@@ -37,7 +38,7 @@ class NumbaProvider:
     def unavailable(self, device: torch.device) -> str | None:
         """Why the kernels can't run on the device."""
         try:
-            _module()
+            self._module()
         except Exception as error:  # whatever stops the import is the reason
             return f"numba_kernels does not import: {type(error).__name__}: {error}"
         if device.type == "cuda" and not torch.cuda.is_available():
@@ -46,15 +47,15 @@ class NumbaProvider:
 
     def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
         """Only an operator that the package does not have: no width or dtype is refused."""
-        return None if hasattr(_module(), op) else f"numba_kernels has no {op}"
+        return None if hasattr(self._module(), op) else f"numba_kernels has no {op}"
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
         """The public operator with its contract bound."""
         chosen = contract or self.claims(op)
         if chosen is None or not chosen.bias_in_fp32:
-            raise ValueError(f"numba has no {op} under {chosen}")
+            raise ValueError(f"{self.name} has no {op} under {chosen}")
         try:
-            operation = getattr(_module(), op)
+            operation = getattr(self._module(), op)
         except Exception as error:
             raise Unavailable(f"numba_kernels has no usable {op}: {error}") from error
         return functools.partial(operation, contract=chosen.code)
@@ -78,7 +79,6 @@ class NumbaProvider:
         except importlib.metadata.PackageNotFoundError:
             return "source tree"
 
-
-def _module() -> ModuleType:
-    with interrupts.held_back():
-        return importlib.import_module("numba_kernels")
+    def _module(self) -> ModuleType:
+        with interrupts.held_back():
+            return importlib.import_module(self.module)

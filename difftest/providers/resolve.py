@@ -5,11 +5,13 @@ from __future__ import annotations
 from difftest.errors import UsageError, one_of
 from difftest.providers import file
 from difftest.providers.numba import NumbaProvider
+from difftest.providers.textbook import TextbookProvider
 from reference import providers
 from reference.operators import OPERATORS
 from reference.providers import Provider
 
 providers.register(NumbaProvider())
+providers.register(TextbookProvider())
 
 
 def is_file(spec: str) -> bool:

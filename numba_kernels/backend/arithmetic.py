@@ -56,7 +56,7 @@ vector_evens, vector_odds = _every_second(0), _every_second(1)
 
 @intrinsic
 def keep_if(typingctx, condition, vector):
-    """The vector where the condition holds, zeros where not: no branch, so loads before it stay in flight together."""
+    """The vector where the condition holds, zeros where not (``selp``): no branch, so earlier loads stay in flight together."""
 
     def codegen(context, builder, sig, args):
         zero = ir.Constant(F32, 0.0)
@@ -124,7 +124,7 @@ absolute = _unary(_clear_sign, _clear_sign)
 
 @intrinsic
 def divide(typingctx, a, b):
-    """fp32 division rounded to nearest; no Python error model."""
+    """fp32 division rounded to nearest, ``div.rn.f32``; no check for 0, as Python's operator makes."""
 
     def codegen(context, builder, sig, args):
         return builder.fdiv(args[0], args[1])
@@ -134,7 +134,7 @@ def divide(typingctx, a, b):
 
 @intrinsic
 def fma(typingctx, a, b, c):
-    """a * b + c, rounded once."""
+    """a * b + c, rounded once: ``fma.rn.f32``."""
 
     def codegen(context, builder, sig, args):
         return builder.fma(*args)

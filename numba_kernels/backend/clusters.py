@@ -51,7 +51,7 @@ def _shared_address(context, builder, array_type, array, index):
 
 @intrinsic
 def init_mbarrier(typingctx, mbarriers, which):
-    """``mbarriers[which]``, of a shared array of 64-bit words, becomes a barrier (an mbarrier) that one thread arrives at."""
+    """``mbarriers[which]``, of a shared array of 64-bit words, becomes a barrier for one thread (``mbarrier.init``)."""
 
     def codegen(context, builder, sig, args):
         if on_gpu(builder):
@@ -67,7 +67,7 @@ def init_mbarrier(typingctx, mbarriers, which):
 
 @intrinsic
 def arrive_and_expect(typingctx, mbarriers, which, count):
-    """Arrive at an mbarrier, whose phase then ends when ``count`` words of 32 bits have been sent to it."""
+    """Arrive at an mbarrier, whose phase then ends when ``count`` words of 32 bits have been sent to it (``expect_tx``)."""
 
     def codegen(context, builder, sig, args):
         if on_gpu(builder):
@@ -84,7 +84,7 @@ def arrive_and_expect(typingctx, mbarriers, which, count):
 
 @intrinsic
 def wait_for_phase(typingctx, mbarriers, which, parity):
-    """Wait for the end of an mbarrier's phase of this parity (the first one's is 0)."""
+    """Wait for the end of an mbarrier's phase of this parity, the first one's being 0 (``try_wait.parity``, repeated)."""
 
     def codegen(context, builder, sig, args):
         if on_gpu(builder):
@@ -100,7 +100,8 @@ def wait_for_phase(typingctx, mbarriers, which, parity):
 def send_to_block(typingctx, shared, index, value, rank, mbarriers, which):
     """``shared[index] = value``, of 32 bits, in the cluster's block ``rank``, counted by its mbarrier ``which``.
 
-    No fence goes with it: stores to memory that are still under way are not waited for.
+    ``st.async``, to addresses that ``mapa`` gives. No fence goes with it: stores to memory that are still under way are not
+    waited for.
     """
 
     def codegen(context, builder, sig, args):

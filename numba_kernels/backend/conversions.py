@@ -110,7 +110,7 @@ def words_type(fmt: Format, count: int):
 
 
 def make_widen(fmt: Format, count: int) -> Callable[..., Any]:
-    """``widen(words) -> fp32 vector``."""
+    """``widen(words) -> fp32 vector``, exactly: for bf16 a shift or a mask, for fp16 ``cvt.f32.f16``."""
     bits, words = word_bits(fmt, count), words_in(fmt, count)
 
     @intrinsic
@@ -125,7 +125,10 @@ def make_widen(fmt: Format, count: int) -> Callable[..., Any]:
 
 
 def make_narrow(fmt: Format, count: int) -> Callable[..., Any]:
-    """``narrow(fp32 vector) -> words``: each value rounded once to the storage dtype, to nearest even."""
+    """``narrow(fp32 vector) -> words``: each value rounded once to the storage dtype, to nearest even.
+
+    Two values a word by ``cvt.rn.bf16x2.f32`` or ``cvt.rn.f16x2.f32``. A NaN stays a NaN.
+    """
     per_word = 1 if count == 1 else 4 // fmt.itemsize
 
     @intrinsic
@@ -143,8 +146,8 @@ def make_narrow(fmt: Format, count: int) -> Callable[..., Any]:
 def _make_rounded(fmt: Format, count: int, operands: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
     """``operation(words, words) -> words``, rounded once to the storage dtype.
 
-    On the GPU one fused multiply-add on a word, two elements at a time. The CPU's way by fp32 gives the same bits: fp32 has more
-    than twice the digits of a 16-bit format, and two to spare, so that rounding twice is rounding once.
+    On the GPU one ``fma.rn.bf16x2`` or ``fma.rn.f16x2`` a word, two elements at a time. The CPU's way by fp32 gives the same
+    bits: fp32 has more than twice the digits of a 16-bit format, and two to spare, so that rounding twice is rounding once.
     """
     bits = word_bits(fmt, count)
     per_word = bits // (8 * fmt.itemsize)

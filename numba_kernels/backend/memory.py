@@ -52,7 +52,8 @@ def is_buffer(kind) -> bool:
 def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
     """``load(buffer, start, jump) -> words``: ``count`` elements by accesses of ``access`` bytes (2, 4, 8 or 16).
 
-    Plain ``ld.global``: on an H200 the hints .cs, L1::no_allocate and L1::evict_first never won by more than the noise.
+    As many ``ld.global`` as that takes, 16 bytes being ``ld.global.v4.u32``. Without a hint: on an H200 .cs, L1::no_allocate and
+    L1::evict_first never won by more than the noise.
     """
     bits, words = word_bits(fmt, count), words_in(fmt, count)
 
@@ -105,7 +106,7 @@ def _load_vectors(builder, place, words: int, access: int) -> list:
 
 
 def make_store(fmt: Format, count: int, access: int) -> Callable[..., Any]:
-    """``store(buffer, start, jump, words)``: the counterpart of :func:`make_load`."""
+    """``store(buffer, start, jump, words)``: the counterpart of :func:`make_load`, by ``st.global``."""
     bits, words = word_bits(fmt, count), words_in(fmt, count)
 
     @intrinsic
@@ -150,9 +151,10 @@ def _store_vectors(builder, place, values: list, access: int) -> None:
 
 @intrinsic
 def prefetch_l2(typingctx, buffer, position, itemsize, count):
-    """Ask the L2 cache for ``count`` elements from ``buffer[position]``: one instruction of one thread (sm_90 and later).
+    """Ask the L2 cache for ``count`` elements from ``buffer[position]``: one ``cp.async.bulk.prefetch.L2`` of one thread.
 
-    The address and the length must be multiples of 16 bytes. Reads nothing, so it is safe before the data is written.
+    For sm_90 and later; nothing on the CPU. The address and the length must be multiples of 16 bytes. Reads nothing, so it is
+    safe before the data is written.
     """
 
     def codegen(context, builder, sig, args):
@@ -168,7 +170,10 @@ def prefetch_l2(typingctx, buffer, position, itemsize, count):
 
 @intrinsic
 def put(typingctx, array, slot, vector):
-    """Keep a vector in a per-thread array: ``array[slot * n : (slot + 1) * n]``."""
+    """Keep a vector of ``n`` in a ``cuda.local.array``: ``array[slot * n : (slot + 1) * n]``.
+
+    With a slot that is constant once loops are unrolled, the array lives in registers and this costs nothing.
+    """
 
     def codegen(context, builder, sig, args):
         count = sig.args[2].count
@@ -207,7 +212,7 @@ def _vector_at(context, builder, array_type, array, first, count: int):
 def make_shared_store(count: int) -> Callable[..., Any]:
     """``shared_store(array, first, vector)``: ``array[first : first + count] = vector`` in one access, 1, 2 or 4 elements.
 
-    ``first`` must be a multiple of ``count``.
+    ``array`` is a ``cuda.shared.array``, ``first`` a multiple of ``count``. Four words are one ``st.shared.v4``.
     """
 
     @intrinsic

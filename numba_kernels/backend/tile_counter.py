@@ -15,7 +15,7 @@ TILE_COUNTERS = 1 << 14  # of each compiled kernel: one for each stream and each
 def take_tile(typingctx, counter, takes):
     """How many tiles were taken from counter number ``counter`` before; the last of ``takes`` in all sets it back to 0.
 
-    The counters are memory of the compiled kernel itself, 0 when it is loaded.
+    One ``atom.global.add.u32``. The counters are memory of the compiled kernel itself, 0 when it is loaded.
     """
 
     def codegen(context, builder, sig, args):

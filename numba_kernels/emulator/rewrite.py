@@ -366,6 +366,11 @@ class Rewriter:
                 part.lineno = part.end_lineno = self.line  # type: ignore[attr-defined]
                 part.col_offset = part.end_col_offset = 0  # type: ignore[attr-defined]
 
+    def place_compound(self, made: ast.stmt, node: ast.stmt) -> None:
+        """As :meth:`place`, for a statement whose body has its own lines: an inlined one may come from below its new parent."""
+        made.lineno = made.end_lineno = node.lineno
+        made.col_offset = made.end_col_offset = 0
+
     def mark(self) -> None:
         """Record the current line in the environment, unless it was the last one recorded."""
         if not self.program.tracked:
@@ -509,7 +514,7 @@ class Rewriter:
         made = ast.If(test, self.block(node.body), self.block(node.orelse))
         self.line = node.lineno
         self.place(made.test)
-        made.lineno, made.col_offset = node.lineno, 0
+        self.place_compound(made, node)
         self.out.append(made)
 
     def condition(self, node: ast.expr) -> ast.expr:
@@ -530,7 +535,7 @@ class Rewriter:
         made = ast.While(test, self.block(node.body), self.block(node.orelse))
         self.line = node.lineno
         self.place(made.test)
-        made.lineno, made.col_offset = node.lineno, 0
+        self.place_compound(made, node)
         self.out.append(made)
 
     def do_For(self, node: ast.For) -> None:
@@ -540,7 +545,7 @@ class Rewriter:
         self.line = node.lineno
         self.place(made.iter)
         self.place(made.target)
-        made.lineno, made.col_offset = node.lineno, 0
+        self.place_compound(made, node)
         self.out.append(made)
 
     # --- expressions -------------------------------------------------------------------------------------------------

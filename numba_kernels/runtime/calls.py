@@ -210,9 +210,14 @@ def _launch(operator: Operator, call: Checked, enable_pdl: bool | None, known: d
         from torch._C import _cuda_getCurrentRawStream as current_stream
         from torch.autograd.graph import increment_version as tell_written
 
-        if len(known) >= KNOWN_LIMIT:
-            known.pop(next(iter(known)), None)
         # A fresh one: this one's variants are keyed by every address, a remembered call's by the fewest.
         fresh = Prepared(plan, device, enable_pdl)
         sizes = [r.extent * r.array.itemsize for r in call.rows.values()]
-        known[key] = (fresh, current_stream, dispatch.modes(), tell_written, device, *sizes)
+        remember(known, key, (fresh, current_stream, dispatch.modes(), tell_written, device, *sizes))
+
+
+def remember(known: dict, key: Hashable, what: tuple[Any, ...]) -> None:
+    """Keep what a call like this one needs; the oldest is given up where there are too many."""
+    if len(known) >= KNOWN_LIMIT:
+        known.pop(next(iter(known)), None)
+    known[key] = what

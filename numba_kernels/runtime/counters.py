@@ -1,10 +1,10 @@
-"""From which of its counters a kernel draws rows in one launch (see rmsnorm.py): one that no launch at the same time draws from.
+"""Which tile counter a launch of a persistent kernel takes its rows from: one that no other launch uses at the same time.
 
 Launches on one stream run one after another, so each stream has a counter. A captured launch runs whenever its graph is replayed,
 beside whatever else is at work, so each has a counter of its own. None is given back, for a graph can be replayed as long as it
-lives; when none is left, rows are not drawn. What must not run side by side is one captured launch: in two instances of its
-graph, or in two copies of it as a child graph. In place that would be a race anyway; with an output of its own, one of the two
-could end before all rows are there.
+lives; when none is left, a kernel that is not persistent runs. What must not run side by side is one captured launch: in two
+instances of its graph, or in two copies of it as a child graph. In place that would be a race anyway; with an output of its own,
+one of the two could end before all rows are there.
 """
 
 from __future__ import annotations

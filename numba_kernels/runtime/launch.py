@@ -1,4 +1,4 @@
-"""Launching on a GPU: one loaded function per device and kernel, with everything cached that can be (see launcher.py)."""
+"""Launching on a GPU: one loaded function for each device and kernel, and its arguments packed once (see launcher.py)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def target(device: int) -> Target:
 
 
 def load(device: int, kernel: Kernel) -> int:
-    """The handle of ``kernel``'s function on ``device``; a row kept in shared memory may take all that a block can have."""
+    """The handle of ``kernel``'s function on ``device``."""
     with _LOADING:
         loaded = _LOADED.get((device, kernel))
         if loaded is None:
@@ -65,19 +65,21 @@ def load(device: int, kernel: Kernel) -> int:
                 # A context's own function launches 0.4 µs faster than the kernel that stands for it in every context.
                 status, function = driver.cuKernelGetFunction(entry)
                 check(status)
-                if kernel.config.has_dynamic_shared:
-                    status, static = driver.cuFuncGetAttribute(
-                        driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function
-                    )
-                    check(status)
-                    most = target(device).shared_bytes - static
-                    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                    check(driver.cuFuncSetAttribute(function, attribute, most)[0])
-                if kernel.config.cluster > PORTABLE_CLUSTER:
-                    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-                    check(driver.cuFuncSetAttribute(function, attribute, 1)[0])
+                _permit(device, function, kernel.config)
             loaded = _LOADED[device, kernel] = (module, int(function))
     return loaded[1]
+
+
+def _permit(device: int, function: Any, config: Config) -> None:
+    """Allow ``function`` what a launch may ask for: all the shared memory of a block, a cluster of more than 8."""
+    attributes = driver.CUfunction_attribute
+    if config.has_dynamic_shared:
+        status, static = driver.cuFuncGetAttribute(attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
+        check(status)
+        most = target(device).shared_bytes - static
+        check(driver.cuFuncSetAttribute(function, attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)[0])
+    if config.cluster > PORTABLE_CLUSTER:
+        check(driver.cuFuncSetAttribute(function, attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)[0])
 
 
 def resident_grid(device: int, function: int, config: Config, rows: int, shared: int) -> tuple[int, int, int]:
@@ -142,19 +144,19 @@ class Prepared:
         variant = self._variants.get(alignment)
         if variant is None:
             variant = self._variants[alignment] = self._build(addresses, target(self._device))
-        record = variant.record
-        if not record:
-            assert isinstance(variant, _DrawingVariant)
+        packed = variant.packed
+        if not packed:
+            assert isinstance(variant, _PersistentVariant)
             with current_device(self._device):
-                record = variant.record_on(stream)
+                packed = variant.packed_for(stream)
         if self._only_device or _is_current(self._device):
-            status = self._enter(record, stream, *addresses)
+            status = self._enter(packed, stream, *addresses)
             if status == 0:
                 return
             if status != INVALID_CONTEXT:  # a thread that has not used CUDA yet has no context
                 check(status)
         with current_device(self._device):
-            status = self._enter(record, stream, *addresses)
+            status = self._enter(packed, stream, *addresses)
         if status != 0:
             check(status)
 
@@ -168,48 +170,48 @@ class Prepared:
             if grid[0] == 0:
                 return self._build(addresses, replace(target, clusters=target.clusters // 2))
             launch = launcher.launch_config(grid, config.threads, shared, pdl=config.pdl, cluster=config.cluster)
-            return _DrawingVariant(
-                lambda counter: launcher.make_record(launch, function, plan.arguments((), counter)),
+            return _PersistentVariant(
+                lambda counter: launcher.pack_arguments(launch, function, plan.arguments((), counter)),
                 lambda: self._build(addresses, replace(target, clusters=1)),
             )
         launch = launcher.launch_config(grid, config.threads, shared, pdl=config.pdl, cluster=config.cluster)
-        record = launcher.make_record(launch, function, plan.arguments(()))
-        return _Variant(record.ctypes.data, (launch, record))
+        packed = launcher.pack_arguments(launch, function, plan.arguments(()))
+        return _Variant(packed.ctypes.data, (launch, packed))
 
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """The address of a launch record, and what must live as long as it."""
+    """The address of packed arguments, and what must live as long as they."""
 
-    record: int
+    packed: int
     keeps: tuple[Any, ...]
 
 
-class _DrawingVariant:
-    """Of a kernel that draws its rows: a launch record for each counter, and a variant that draws none for when none is left."""
+class _PersistentVariant:
+    """Of a persistent kernel: packed arguments for each tile counter, and another variant for when no counter is left."""
 
-    record = 0
+    packed = 0
 
-    def __init__(self, make_record: Callable[[int], np.ndarray], make_other: Callable[[], _AnyVariant]) -> None:
-        self._make_record, self._make_other = make_record, make_other
-        self._records: dict[int, np.ndarray] = {}
+    def __init__(self, pack: Callable[[int], np.ndarray], make_other: Callable[[], _AnyVariant]) -> None:
+        self._pack, self._make_other = pack, make_other
+        self._packed: dict[int, np.ndarray] = {}
         self._other: _AnyVariant | None = None
         self._making = threading.Lock()
 
-    def record_on(self, stream: int) -> int:
-        """The address of the record for a launch on this stream of the current device."""
+    def packed_for(self, stream: int) -> int:
+        """The address of the packed arguments for a launch on this stream of the current device."""
         counter = counter_for(stream)
         if counter is None:
             with self._making:  # made once: the address outlives no other
                 self._other = self._other or self._make_other()
-            return self._other.record
-        record = self._records.get(counter)
-        if record is None:
-            record = self._records.setdefault(counter, self._make_record(counter))
-        return record.ctypes.data
+            return self._other.packed
+        packed = self._packed.get(counter)
+        if packed is None:
+            packed = self._packed.setdefault(counter, self._pack(counter))
+        return packed.ctypes.data
 
 
-_AnyVariant = _Variant | _DrawingVariant
+_AnyVariant = _Variant | _PersistentVariant
 
 
 def alignment_of(addresses: tuple[int, ...]) -> int:

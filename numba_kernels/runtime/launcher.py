@@ -19,17 +19,18 @@ from numba.extending import intrinsic
 
 CONFIG_WORDS = 7  # CUlaunchConfig: 56 bytes, of which bytes 32 to 39 are the stream
 STREAM_WORD = 4
-ENTRY, FUNCTION, CONFIG, CONSTANTS = 0, 1, 2, 2 + CONFIG_WORDS  # words of a record
+ENTRY, FUNCTION, CONFIG, CONSTANTS = 0, 1, 2, 2 + CONFIG_WORDS  # words of the packed arguments
+NORM_CONSTANTS, GATED_CONSTANTS = 9, 6  # after the addresses; a kernel that takes fewer does not read the rest
 I32, I64 = ir.IntType(32), ir.IntType(64)
 BYTES = ir.IntType(8).as_pointer()
 
 
 def _make_launch(addresses: int, constants: int):
-    """``launch(record, stream, *addresses) -> status``. Each address and constant is one 8-byte kernel parameter."""
+    """``launch(packed, stream, *addresses) -> status``. Each address and constant is one 8-byte kernel parameter."""
     parameters = addresses + constants
 
     @intrinsic
-    def enter_driver(typingctx, record, stream, given):
+    def enter_driver(typingctx, packed, stream, given):
         def codegen(context, builder, sig, args):
             words = builder.inttoptr(args[0], I64.as_pointer())
 
@@ -57,17 +58,17 @@ def _make_launch(addresses: int, constants: int):
     return enter_driver
 
 
-_enter_norm, _enter_gated = _make_launch(4, 9), _make_launch(2, 4)
+_enter_norm, _enter_gated = _make_launch(4, NORM_CONSTANTS), _make_launch(2, GATED_CONSTANTS)
 
 
 @njit("int32(int64, int64, int64, int64, int64, int64)", cache=True)
-def launch_norm(record, stream, x, residual, weight, out):
-    return _enter_norm(record, stream, (x, residual, weight, out))
+def launch_norm(packed, stream, x, residual, weight, out):
+    return _enter_norm(packed, stream, (x, residual, weight, out))
 
 
 @njit("int32(int64, int64, int64, int64)", cache=True)
-def launch_gated(record, stream, x, out):
-    return _enter_gated(record, stream, (x, out))
+def launch_gated(packed, stream, x, out):
+    return _enter_gated(packed, stream, (x, out))
 
 
 def check(status: int) -> None:
@@ -105,10 +106,11 @@ def launch_config(grid: tuple[int, int, int], threads: int, shared_bytes: int, *
     return config
 
 
-def make_record(config: Any, function: int, constants: tuple[int, ...]) -> np.ndarray:
+def pack_arguments(config: Any, function: int, constants: tuple[int, ...]) -> np.ndarray:
     """What a launch reads: the driver's entry, the kernel, a copy of the configuration, and the constant parameters.
 
-    ``config`` must outlive the record (its attributes are not copied).
+    ``config`` must outlive it (its attributes are not copied).
     """
     template = (ctypes.c_int64 * CONFIG_WORDS).from_address(config.getPtr())
-    return np.array([driver_entry(), function, *template, *constants], np.int64)
+    unread = (0,) * (NORM_CONSTANTS - len(constants))
+    return np.array([driver_entry(), function, *template, *constants, *unread], np.int64)

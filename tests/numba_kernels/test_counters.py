@@ -1,4 +1,4 @@
-"""From which counter a launch draws its rows: never from one that another launch may use at the time. With a made-up driver."""
+"""Which tile counter a launch takes its rows from: never one that another launch may use at the time. With a made-up driver."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

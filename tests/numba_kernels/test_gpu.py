@@ -151,7 +151,7 @@ def test_a_wide_row_keeps_its_bits_in_any_batch(width, dtype):
 
 
 @pytest.mark.parametrize(("rows", "width"), [(2100, 32768), (2900, 24576), (1500, 65536)])
-def test_many_rows_drawn_by_clusters_have_the_bits_of_few(rows, width):
+def test_many_rows_shared_out_to_clusters_have_the_bits_of_few(rows, width):
     """From 128 MiB of x on clusters share rows that one block could hold."""
     x, residual, weight = cuda_inputs("fused_add_rmsnorm", rows, width, "bf16")
     whole = outputs("fused_add_rmsnorm", [x, residual, weight])
@@ -161,7 +161,7 @@ def test_many_rows_drawn_by_clusters_have_the_bits_of_few(rows, width):
             assert torch.equal(got, want[start : start + 200])
 
 
-def test_launches_on_several_streams_at_once_draw_their_own_rows():
+def test_launches_on_several_streams_at_once_take_their_own_rows():
     """And so do captured graphs that are replayed while launches of the same kernel are at work."""
     x, residual, weight = cuda_inputs("fused_add_rmsnorm", 100, 65536, "bf16")
     want = outputs("fused_add_rmsnorm", [x, residual, weight])
@@ -205,7 +205,7 @@ def test_where_no_cluster_of_16_fits_a_smaller_one_has_the_same_bits(monkeypatch
     assert asked == [16, 8]
 
 
-def test_without_a_counter_left_rows_are_not_drawn_and_keep_their_bits(monkeypatch):
+def test_without_a_counter_left_no_kernel_is_persistent_and_rows_keep_their_bits(monkeypatch):
     tensors = cuda_inputs("fused_add_rmsnorm", 100, 65536, "fp32")
     want = outputs("fused_add_rmsnorm", tensors)
     monkeypatch.setattr(launch, "counter_for", lambda stream: None)
@@ -214,7 +214,7 @@ def test_without_a_counter_left_rows_are_not_drawn_and_keep_their_bits(monkeypat
 
 
 @pytest.mark.parametrize("width", [3, 111, 128, 1024, 4096, 16384, 65536])
-def test_the_hardware_and_the_replay_differ_by_the_reciprocal_root_alone(width, monkeypatch):
+def test_the_hardware_and_the_emulator_differ_by_the_reciprocal_root_alone(width, monkeypatch):
     """rsqrt.approx against 1/sqrt: at most 1 ULP of a bf16 output, in one element of a thousand; fp32 sums are the same bits."""
     inputs = inputs_of("fused_add_rmsnorm", 4, width, "bf16", seed=width)
     on_gpu = call("fused_add_rmsnorm", inputs)
@@ -486,6 +486,35 @@ def test_a_tensor_on_another_device_than_the_current_one():
         assert torch.cuda.current_device() == 0
         assert got.device == torch.device("cuda:1")
         assert torch.equal(got.cpu(), want.cpu())
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+@pytest.mark.parametrize("width", [4096, 65536])
+def test_two_threads_launch_on_two_devices_at_once(width):
+    """Each thread on the other one's current device too, so that contexts are changed while the other launches."""
+    tensors = cuda_inputs("fused_add_rmsnorm", 16, width, "bf16")
+    want = [t.cpu() for t in outputs("fused_add_rmsnorm", tensors)]
+    on_each = [[t.to(f"cuda:{device}") for t in tensors] for device in (0, 1)]
+    ready, failures = threading.Barrier(2), []
+
+    def work(mine, current):
+        try:
+            torch.cuda.set_device(current)
+            ready.wait()
+            for _ in range(100):
+                got = outputs("fused_add_rmsnorm", mine)
+                assert torch.cuda.current_device() == current
+                assert all(g.device == mine[0].device and torch.equal(g.cpu(), w) for g, w in zip(got, want, strict=True))
+        except BaseException as error:
+            failures.append(error)
+
+    for swapped in (0, 1):
+        threads = [threading.Thread(target=work, args=(on_each[k], k ^ swapped)) for k in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
 
 
 def test_arrays_of_torch_and_numpy_agree():

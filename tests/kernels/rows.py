@@ -1,1 +1,0 @@
-from tests.numba_kernels.rows import *  # noqa: F403
