@@ -1,210 +1,307 @@
-"""Times every sensible way to run a norm or gated kernel, on a GPU: what the choices of numba_kernels/tuning.py rest on.
+"""Times the chosen configuration of a kernel beside its neighbours, on a GPU: what numba_kernels/tuning.py is held to.
 
-    python benchmarks/tune.py benchmarks/results/tuning-h200.json [--shapes 1x4096,4096x4096] [--op fused_add_rmsnorm]
+    python benchmarks/tune.py benchmarks/results/tuning-h200.jsonl [--shapes 1x4096,4096x4096] [--op fused_add_rmsnorm]
 
-Each variant computes the same bits (the summation tree depends on the width alone); that is checked before it is timed. The
-clock is the benchmark's: CUDA graphs over prepared buffers with a cold L2.
+The points are the benchmark's, and every call that the tuning table quotes. All variants of a point are captured first, and must
+compute the same bits (the summation tree depends on the width alone). They are timed in turns by the benchmark's clock; then the
+fastest and the chosen one are timed again, so that the best of many noisy times is not taken for the best. A test holds the
+choice to within 2 % of the fastest variant. About four minutes on one H200; compiling fills all cores and the disk cache first.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import multiprocessing
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import click
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from difftest.bench.conditions import card, clocks, versions
-
-from difftest.bench import plan
+from difftest.bench import conditions, shapes
 from difftest.bench.buffers import BufferSets
+from difftest.bench.shapes import head, timed
 from difftest.bench.timer import GraphTimer
-from numba_kernels import launch, trampoline, tuning
-from numba_kernels.arrays import ITEMSIZE
-from numba_kernels.compile import Spec, machine_code
-from numba_kernels.gated import GatedSpec
-from numba_kernels.plans import GatedPlan, NormPlan
-from numba_kernels.rmsnorm import NormSpec
+from difftest.cases.case import Case
+from difftest.report import jsonl
+from numba_kernels import tuning
+from numba_kernels.backend.compile import machine_code
+from numba_kernels.kernels.config import Config, GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation
+from numba_kernels.plans import GatedPlan, NormPlan, Plan
+from numba_kernels.runtime import launch
+from reference.formats import FORMATS
 
+SCHEMA = "numba-kernels/tuning/2"
+PARTS = ("points",)
 EPS_BITS = 0x358637BD  # fp32 1e-6
-SHAPES = {
-    "fused_add_rmsnorm": "1x4096,16x4096,128x4096,256x4096,512x4096,1024x4096,4096x4096,16384x4096,4096x7168,2048x8192,"
-    "1024x16384,16384x1024,65536x128,8192x111,8192x65536,2048x131072,512x262144,1x16384,32x16384,64x16384,1x65536,1x131072",
-    "rmsnorm": "1x4096,16x4096,128x4096,4096x4096,16384x4096,4096x7168,2048x8192,1024x16384,16384x1024,65536x128,8192x111,"
-    "8192x65536,2048x131072,512x262144",
-    "silu_and_mul": "1x14336,16x14336,128x14336,4096x14336,8192x4096",
-}
+ROUNDS, LAUNCHES = 4, 3
+FINALISTS, FINAL_ROUNDS = 3, 8
+SLACK = 0.02  # how much slower than the fastest variant a choice may be: what two runs on one card differ by
+CHOSEN = "chosen"
 
 
-def variants(spec: Spec) -> Iterator[tuple[str, Spec]]:
-    """The chosen spec, and its neighbours that can run."""
-    yield "chosen", spec
-    yield from _norm_variants(spec) if isinstance(spec, NormSpec) else _gated_variants(spec)
+# --- which calls --------------------------------------------------------------------------------------------------------
 
 
-def _norm_variants(spec: NormSpec) -> Iterator[tuple[str, NormSpec]]:
-    """Every way to share the row, with every time of release and every distance to look ahead."""
-    change = partial(dataclasses.replace, spec)
-    if spec.access == 16 and spec.row_in == "registers":
-        yield f"{'not ' if spec.prefetch else ''}prefetched", change(prefetch=not spec.prefetch)
-    if spec.at_once:
-        for first in (spec.at_once // 2, spec.at_once * 2):
-            yield f"first {first} rows", change(at_once=first)
-    for name, workers in _workers(spec):
-        yield f"{name}, start", change(**workers, release="start", ahead=0)
-        for release in ("loaded", "end"):
-            for ahead in _aheads(spec):
-                yield f"{name}, {release}, ahead {ahead}", change(**workers, release=release, ahead=ahead)
-    yield "no dependent launch", change(pdl=False, release="end")
-    if spec.warps > 1:
-        for place in ("shared", "memory"):
-            other = {"row_in": place, "warps": 16, "partials": 1, "cluster": 1, "blocks": 1, "exact": False}
-            yield f"row in {place}", change(**other, ahead=0, release="loaded")
+def points(ops: Sequence[str] = (), at: Sequence[tuple[int, int]] = ()) -> list[Case]:
+    """The benchmark's points and the calls of the tuning table, or those named."""
+    if at:
+        return shapes.cases(ops, (), at)
+    found = [*shapes.cases(), *quoted()]
+    return [case for case in dict.fromkeys(found) if not ops or case.op in ops]
 
 
-def _workers(spec: NormSpec) -> Iterator[tuple[str, dict]]:
-    """Who may share a row that waits in registers."""
-    segments = spec.warps * spec.partials * spec.cluster
-    if spec.warps == 1:
-        for rows in (1, 2, 4, 8, 16, 32):
-            if 32 <= rows * spec.lanes <= 512:
-                yield f"{rows} rows", {"rows": rows, "exact": False}
-        return
-    for cluster in (1, *tuning.CLUSTERS):
-        for partials in (1, 2, 4, 8):
-            warps = -(-segments // (partials * cluster))
-            held = partials * spec.chain
-            if not (2 <= warps <= 32 and held <= 4 and (cluster == 1 or segments >= 64) and partials * cluster <= 32):
-                continue
-            workers = {"warps": warps, "partials": partials, "cluster": cluster}
-            workers["blocks"] = tuning.MOST_WARPS // tuning.CLUSTER_WARPS if cluster > 1 and warps <= tuning.CLUSTER_WARPS else 1
-            workers["exact"] = spec.exact and warps * partials * cluster == segments
-            for early in (0,) if cluster > 1 else dict.fromkeys((0, held // 2, held)):
-                yield f"{warps} warps x {held}, cluster {cluster}, early {early}", {**workers, "early": early}
-    if segments <= 4:
-        for rows in (2, 4, 8):
-            yield f"{rows} rows", {"warps": 1, "partials": 4, "rows": rows, "early": 4, "exact": False}
+def quoted() -> list[Case]:
+    """The calls whose times the tuning table quotes."""
+    calls = [row["call"] for entry in tuning.table().values() for row in entry.get("measured", ())]
+    matches = [re.match(r"(\w+) (\d+) x (\d+)", call) for call in calls]
+    return [timed(m[1], "bf16", int(m[2]), int(m[3])) for m in matches if m]
 
 
-def _aheads(spec: NormSpec) -> tuple[int, ...]:
-    """Rows to look ahead: none, or what makes so many bytes."""
-    if spec.access != 16 or spec.warps == 1:
-        return (0,)
-    bytes_of_row = spec.warps * spec.partials * spec.cluster * spec.chain * 512 * (2 if spec.adds_residual else 1)
-    return tuple(dict.fromkeys((0, *(max(1, int(mib * 2**20) // bytes_of_row) for mib in (0.75, 2, 4, 5.25, 8)))))
-
-
-def _gated_variants(spec: GatedSpec) -> Iterator[tuple[str, GatedSpec]]:
-    for threads in (32, 64, 128, 256):
-        for vectors in (1, 2, 4):
-            yield f"{threads} threads x {vectors}", dataclasses.replace(spec, lanes=threads, rows=1, vectors=vectors, exact=False)
-    yield "no dependent launch", dataclasses.replace(spec, pdl=False)
-
-
-def planned(point: plan.Point) -> NormPlan | GatedPlan:
+def plan_of(case: Case) -> Plan:
     """The call as the operators plan it, contiguous."""
-    rows, width, storage = point.rows, point.width, point.dtype
-    if point.operator.family == "gated":
-        return GatedPlan(rows, width, 2 * width, width, storage, str(point.operator.activation), False)
-    adds = point.operator.family == "add_norm"
-    return NormPlan(rows, width, width, width, width, storage, storage, adds, False, False, 0.0, EPS_BITS)
+    op, rows, width, storage = case.operator, case.rows, case.width, case.dtype
+    if op.activation:
+        return GatedPlan(GatedOperation(op.activation, storage), rows, width, op.row_length(op.rows[0], width), width)
+    operation = NormOperation(bool(op.mutated), storage, storage, rounds_sum=False, rounds_norm=False, weight_bias=op.weight_bias)
+    return NormPlan(operation, rows, width, width, width, width, EPS_BITS)
 
 
-def _compile(spec: Spec, cc: tuple[int, int]) -> None:
-    machine_code(spec, cc)
+def choice(case: Case, target: tuning.Target) -> Kernel:
+    """The kernel that the case's call gets on `target`, at aligned addresses."""
+    plan = plan_of(case)
+    return plan.kernel(target, (0,) * (2 if isinstance(plan, GatedPlan) else 4), target.pdl)
 
 
-def candidates(point: plan.Point) -> list[tuple[str, Spec]]:
-    """The variants of a point that this GPU can run."""
-    target, call = launch.target(0), planned(point)
-    spec = call.spec(target, (0,) * (2 if isinstance(call, GatedPlan) else 4), True)
-    most = target.shared_bytes - tuning.SHARED_STATIC
-    return [(name, s) for name, s in variants(spec) if s.threads <= 1024 and call.shape(s)[1] <= most]
+# --- the neighbours of a choice -----------------------------------------------------------------------------------------
 
 
-def compile_all(specs: list[Spec], cc: tuple[int, int]) -> None:
-    """Fill the disk cache from as many processes as there are cores."""
-    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        list(pool.map(partial(_compile, cc=cc), list(dict.fromkeys(specs))))
+def variants(kernel: Kernel, case: Case, target: tuning.Target) -> dict[str, Config]:
+    """The chosen configuration and those next to it that fit the target, by name; each once."""
+    found: dict[Config, str] = {kernel.config: CHOSEN}
+    config = kernel.config
+    neighbours = _of_a_norm(config, case, target) if isinstance(config, NormConfig) else _of_a_gate(config)
+    for name, each in neighbours:
+        fits = each.threads <= 1024 and each.cluster <= target.clusters
+        shared = each.dynamic_shared_bytes(kernel.operation, case.width) + tuning.SHARED_STATIC
+        if fits and shared <= target.shared_bytes:
+            found.setdefault(each, name)
+    return {name: each for each, name in found.items()}
 
 
-def measure(point: plan.Point, timer: GraphTimer, device: torch.device) -> list[dict]:
-    """Times the variants of one point."""
-    timer.wake()  # the first variant would pay for the clocks
-    call, specs = planned(point), candidates(point)
-    sets = BufferSets(point, plan.calls(point, plan.pool_bytes(timer.free_bytes(), 2)), device)
-    rows, first = [], None
-    for name, variant in specs:
-        grid, shared = call.shape(variant)
-        cluster = variant.cluster if isinstance(variant, NormSpec) else 1
-        if isinstance(variant, NormSpec) and variant.cluster > 1:
-            grid = launch.resident_grid(0, launch.load(0, variant), variant, point.rows, shared)
-            if grid[0] == 0:
-                continue
-        config = trampoline.launch_config(grid, variant.threads, shared, pdl=variant.pdl, cluster=cluster)
-        record = trampoline.make_record(config, launch.load(0, variant), call.arguments(()))
-        outputs = [torch.empty(point.rows, point.width, dtype=point.storage, device=device) for _ in range(sets.count)]
-        calls = [partial(_run, record.ctypes.data, point, sets.tensors(i), outputs[i]) for i in range(sets.count)]
-        sets.refresh()
-        captured = timer.capture(calls)
-        timer.replay(captured, sets.refresh)
-        result = captured.outputs[-1].clone()
-        same = first is None or torch.equal(result, first)
-        first = result if first is None else first
-        times = sorted(seconds / sets.count * 1e6 for seconds in timer.turn(captured, 9, sets.refresh))
-        rows.append(
-            {"variant": name, "us": round(times[len(times) // 2], 3), "same_bits": same, "spec": dataclasses.asdict(variant)}
+def _of_a_norm(config: NormConfig, case: Case, target: tuning.Target) -> Iterator[tuple[str, NormConfig]]:
+    """Other times of release, other distances to prefetch, other threads to share a row."""
+    few = case.rows <= 2 * target.processors
+    for release in ("start", "loaded", "end"):
+        yield f"next kernel from {release}", replace(config, release=release)
+    yield "no dependent launch", replace(config, pdl=False, release="end", prefetch_first=False)
+    if config.access == 16 and config.row_in == "registers":
+        change = not config.prefetch_first
+        yield f"first rows {'' if change else 'not '}prefetched", replace(config, prefetch_first=change)
+        read = case.width * FORMATS[case.dtype].itemsize * (2 if case.operator.mutated else 1)
+        for mib in () if few else (0.0, 2.0, 4.0, 5.25):
+            ahead = max(1, int(mib * 2**20) // read) if mib else 0
+            yield f"{ahead} rows ahead", replace(config, prefetch_ahead=ahead)
+    for first in (config.first_rows // 2, config.first_rows * 2) if config.first_rows else ():
+        yield f"first {first} rows", replace(config, first_rows=first)
+    if config.row_in == "registers":
+        yield from _part_of_a_block(config) if config.threads_per_row <= 32 else _blocks(config, few)
+
+
+def _part_of_a_block(config: NormConfig) -> Iterator[tuple[str, NormConfig]]:
+    for rows in (config.rows_per_block // 2, config.rows_per_block * 2):
+        if 32 <= rows * config.threads_per_row <= 512:
+            yield f"{rows} rows a block", replace(config, rows_per_block=rows, exact=False)
+
+
+def _blocks(config: NormConfig, few: bool) -> Iterator[tuple[str, NormConfig]]:
+    """A row by other numbers of threads, blocks and vectors a thread; its weight loaded earlier or later."""
+    if config.cluster == 1:
+        for early in dict.fromkeys((0, config.vectors_per_thread // 2, config.vectors_per_thread)):
+            yield f"{early} weights early", replace(config, early_weights=early)
+    tiles = config.warps * config.tiles_per_warp * config.cluster
+    clusters = (config.cluster // 2, config.cluster, config.cluster * 2, *((4, 8) if few else ()))
+    for cluster, held in product(dict.fromkeys(clusters), (1, 2, 4)):
+        each = held // config.vectors_per_lane
+        warps = -(-tiles // (each * cluster)) if each and cluster else 0
+        if not (2 <= warps <= tuning.threshold("warps_of_a_block") and each * cluster <= 32):
+            continue
+        two = cluster > 1 and config.blocks_per_processor > 1 and warps <= tuning.threshold("cluster_warps")
+        yield (
+            f"{cluster} x {warps} warps of {held} vectors",
+            replace(
+                config,
+                cluster=cluster,
+                persistent=cluster > 1,
+                threads_per_row=32 * warps,
+                tiles_per_warp=each,
+                blocks_per_processor=2 if two else 1,
+                exact=config.exact and warps * each * cluster == tiles,
+                early_weights=min(config.early_weights, held) if cluster == 1 else 0,
+            ),
         )
-        click.echo(f"{point} {rows[-1]['us']:9.3f} us  same bits {same}  {name}")
-        del captured, outputs
-    return rows
 
 
-def _run(record: int, point: plan.Point, tensors: dict[str, torch.Tensor], output: torch.Tensor) -> torch.Tensor:
-    stream = torch._C._cuda_getCurrentRawStream(0)
-    x = tensors["input"].data_ptr()
-    family = point.operator.family
-    if family == "gated":
-        status = trampoline.launch_gated(record, stream, x, output.data_ptr())
-    elif family == "norm":
-        status = trampoline.launch_norm(record, stream, x, x, tensors["weight"].data_ptr(), output.data_ptr())
-    else:
+def _of_a_gate(config: GatedConfig) -> Iterator[tuple[str, GatedConfig]]:
+    for threads in (32, 64, 128, 256, 512):
+        for vectors in (1, 2):
+            yield f"{threads} threads x {vectors}", replace(config, lanes=threads, rows=1, vectors=vectors, exact=False)
+    yield "no dependent launch", replace(config, pdl=False)
+
+
+# --- measuring ----------------------------------------------------------------------------------------------------------
+
+
+def compile_all(kernels: Sequence[Kernel], cc: tuple[int, int]) -> None:
+    """Fills the disk cache from as many processes as there are cores."""
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(partial(_compile, cc=cc), list(dict.fromkeys(kernels))))
+
+
+def _compile(kernel: Kernel, cc: tuple[int, int]) -> None:
+    with suppress(Exception):  # what can't be built is left out where it is measured, with the reason
+        machine_code(kernel, cc)
+
+
+@dataclass(slots=True)
+class _Timed:
+    """A variant captured: its graph, and microseconds a call."""
+
+    config: Config
+    graph: Any
+    samples: list[float]
+
+
+def measure(case: Case, timer: GraphTimer, device: torch.device) -> dict[str, Any]:
+    """Times the variants of one point, in turns."""
+    target = launch.target(device.index or 0)
+    kernel, plan = choice(case, target), plan_of(case)
+    sets = BufferSets(case, shapes.calls(case, shapes.pool_bytes(timer.free_bytes(), 2)), device)
+    # One buffer a call for every variant, since all of them write the same bits.
+    size = (0, 0) if case.operator.mutated else (case.rows, case.width)
+    outputs = [torch.empty(size, dtype=sets.first["input"].dtype, device=device) for _ in range(sets.count)]
+    found: dict[str, _Timed] = {}
+    first: torch.Tensor | None = None
+    for name, config in variants(kernel, case, target).items():
+        try:
+            if not _resident(Kernel(kernel.operation, config), plan, device):
+                continue
+        except Exception as error:  # a variant that ptxas or the driver refuses; the chosen form is none of them
+            if name == CHOSEN:
+                raise
+            click.echo(f"{case}: {name} left out: {error}")
+            continue
+        prepared = launch.Prepared(replace(plan, config=config), device.index or 0, None)
+        calls = [partial(_run, prepared, case, sets.tensors(i), outputs[i]) for i in range(sets.count)]
+        sets.refresh()
+        graph = timer.capture(calls)
+        timer.launch(graph, sets.refresh)
+        if first is None:
+            first = graph.outputs[-1].clone()
+        elif not torch.equal(graph.outputs[-1], first):
+            raise click.ClickException(f"{case}: {name} computes other bits than the chosen form")
+        found[name] = _Timed(config, graph, [])
+    _take_turns(found, sets, timer, ROUNDS)
+    ranked = sorted(found, key=lambda name: median(found[name].samples))
+    finalists = {name: found[name] for name in dict.fromkeys((CHOSEN, *ranked[:FINALISTS]))}
+    for each in finalists.values():
+        each.samples.clear()
+    _take_turns(finalists, sets, timer, FINAL_ROUNDS)
+    times = {name: round(median(each.samples), 4) for name, each in found.items()}
+    best = min(times, key=times.__getitem__)
+    ratio = times[CHOSEN] / times[best]
+    click.echo(f"{case}: chosen {times[CHOSEN]:.3f} us, the fastest of {len(times)} {times[best]:.3f} ({ratio:.3f}): {best}")
+    own = asdict(kernel.config)
+    entries = {
+        name: {"us": times[name], "config": {k: v for k, v in asdict(each.config).items() if name == CHOSEN or v != own[k]}}
+        for name, each in found.items()
+    }
+    return {**head(case), "calls": sets.count, "chosen": CHOSEN, "variants": entries}
+
+
+def _take_turns(found: Mapping[str, _Timed], sets: BufferSets, timer: GraphTimer, rounds: int) -> None:
+    timer.wake()
+    for order in shapes.turns(list(found), rounds):
+        for name in order:
+            seconds = timer.turn(found[name].graph, LAUNCHES, sets.refresh)
+            found[name].samples += [each / sets.count * 1e6 for each in seconds]
+
+
+def _resident(kernel: Kernel, plan: Plan, device: torch.device) -> bool:
+    """Whether the GPU can hold a cluster of the kernel at all. Loads it; whatever compiling and loading raise."""
+    number = device.index or 0
+    function, (_, shared) = launch.load(number, kernel), plan.shape(kernel)
+    if not kernel.config.persistent:
+        return True
+    return launch.resident_grid(number, function, kernel.config, plan.rows, shared)[0] > 0
+
+
+def _run(prepared: launch.Prepared, case: Case, tensors: Mapping[str, torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+    """One call in the kernel's own order of addresses; what holds the result."""
+    op, x = case.operator, tensors["input"].data_ptr()
+    if op.activation:
+        addresses: tuple[int, ...] = (x, output.data_ptr())
+    elif op.mutated:
         output = tensors["input"]
-        status = trampoline.launch_norm(record, stream, x, tensors["residual"].data_ptr(), tensors["weight"].data_ptr(), x)
-    assert status == 0, status
+        addresses = (x, tensors["residual"].data_ptr(), tensors["weight"].data_ptr(), x)
+    else:
+        addresses = (x, x, tensors["weight"].data_ptr(), output.data_ptr())
+    device = output.get_device()
+    prepared.launch(addresses, launch.alignment_of(addresses), torch._C._cuda_getCurrentRawStream(device))
     return output
 
 
+# --- what a result says of the choices of today -------------------------------------------------------------------------
+
+
+def held_to(document: Mapping[str, Any], target: tuning.Target) -> list[str]:
+    """A sentence for each point at which today's choice was not measured, or was more than `SLACK` slower than the fastest."""
+    wrong = []
+    for point in document["points"]:
+        case = timed(point["op"], point["dtype"], point["rows"], point["width"])
+        today = asdict(choice(case, target).config)
+        own = point["variants"][point["chosen"]]["config"]
+        times = {name: each["us"] for name, each in point["variants"].items()}
+        mine = [name for name, each in point["variants"].items() if {**own, **each["config"]} == today]
+        best = min(times, key=times.__getitem__)
+        if not mine:
+            wrong.append(f"{case}: today's choice is none of the {len(times)} variants measured; run benchmarks/tune.py")
+        elif times[mine[0]] > (1 + SLACK) * times[best]:
+            wrong.append(f"{case}: {mine[0]} takes {times[mine[0]] / times[best]:.3f} of the time of {best}")
+    return wrong
+
+
 @click.command(help=__doc__)
-@click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--op", "ops", multiple=True, default=tuple(SHAPES))
-@click.option("--shapes", default="")
-@click.option("--dtype", default="bf16", type=click.Choice(sorted(ITEMSIZE)))
-def main(file: str, ops: tuple[str, ...], shapes: str, dtype: str) -> None:
-    device = torch.device("cuda")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--op", "ops", multiple=True, help="Operators.  [default: all that the points have]")
+@click.option("--shapes", "at", default="", help="Rows x width.  [default: the benchmark's, and the tuning table's]")
+def main(file: Path, ops: tuple[str, ...], at: str) -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    asked = points(ops, shapes.parse(at) if at else ())
+    target = launch.target(device.index)
+    kernels = [(choice(case, target), case) for case in asked]
+    built = [Kernel(k.operation, config) for k, case in kernels for config in variants(k, case, target).values()]
+    click.echo(f"{len(asked)} points, {len(set(built))} kernels")
+    compile_all(built, torch.cuda.get_device_capability(device))
     timer = GraphTimer(device)
     timer.wake()
-    found = {
-        "card": card(device),
-        "clocks": clocks(device),
-        "environment": versions("cuda", []),
-        "command": " ".join(sys.argv),
-        "points": [],
-    }
-    points = [plan.Point(op, dtype, *shape) for op in ops for shape in plan.shapes(shapes or SHAPES[op])]
-    compile_all([spec for point in points for _, spec in candidates(point)], torch.cuda.get_device_capability())
-    for point in points:
-        where = {"op": point.op, "dtype": point.dtype, "rows": point.rows, "width": point.width}
-        found["points"].append({**where, "variants": measure(point, timer, device)})
-        Path(file).write_text(json.dumps(found, indent=1))
+    found = {**conditions.head(SCHEMA, " ".join(sys.argv), device), "points": []}
+    for case in asked:
+        found["points"].append(measure(case, timer, device))
+        jsonl.write(file, found, PARTS)
+        timer.release()
+    for said in held_to(found, target):
+        click.echo(said)
 
 
 if __name__ == "__main__":

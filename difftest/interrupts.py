@@ -1,4 +1,4 @@
-"""What comes from outside: Ctrl-C and SIGTERM, and a reader that closes standard output. Imports nothing heavy."""
+"""What comes from outside: Ctrl-C and SIGTERM, code that ends the process, and a reader that closes standard output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from difftest.errors import INTERRUPTED
 
@@ -81,6 +81,24 @@ def ignored() -> Iterator[None]:
     """Ctrl-C has no effect in the block, nor ever on the processes that it starts."""
     with _handled(signal.SIGINT, signal.SIG_IGN):
         yield
+
+
+@contextmanager
+def no_exit() -> Iterator[None]:
+    """While it lasts, `os._exit` raises SystemExit in this process: a candidate must not end it, with a status of its choosing
+    and no verdict. In a process that was forked meanwhile it is what it was."""
+    leave, own = os._exit, os.getpid()
+
+    def stay(status: int) -> NoReturn:
+        if os.getpid() != own:
+            leave(status)
+        raise SystemExit(status)
+
+    os._exit = stay
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 class _Lasting:

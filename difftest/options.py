@@ -1,7 +1,4 @@
-"""The command line's words turned into values, or into a one-line error that names the option and what it takes.
-
-Imports this package's errors, dtypes and regimes, and `reference`.
-"""
+"""The command line's words turned into values, or into a one-line error that names the option and what it takes."""
 
 from __future__ import annotations
 
@@ -89,19 +86,18 @@ def device(text: str) -> str:
     return f"cuda:{index or torch.cuda.current_device()}"
 
 
-def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, str], list[str]]:
-    """Operator -> the one of the comma-separated spellings that it has; and the operators that have none of them.
+def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, Contract], list[str]]:
+    """Operator -> the contract that the one of the comma-separated spellings that it has means; and the operators that have none.
 
     UsageError for a spelling that no operator asked for has, for two that mean different contracts of one operator, and for
     an eps that is none.
     """
     try:
-        defaults = {op: contract(op, eps=eps).code for op in ops}
+        defaults = {op: contract(op, eps=eps) for op in ops}
     except ValueError as error:
         raise UsageError(f"--eps: {error}") from None
     if not text:
         return defaults, []
-    chosen: dict[str, str] = {}
     meant: dict[str, tuple[str, Contract]] = {}
     allowed: dict[str, None] = {}
     for spelling in words("--contract", text):
@@ -116,7 +112,6 @@ def contracts(text: str, ops: Sequence[str], eps: float) -> tuple[dict[str, str]
             first, other = meant.setdefault(op, (spelling, found))
             if other != found:
                 raise UsageError(f"--contract: {first!r} and {spelling!r} are both for {op}; allowed: one an operator family")
-            chosen.setdefault(op, spelling.lower() if not found.bias_in_fp32 else found.code)
         if not takers:
             raise one_of("--contract", spelling, allowed, what="contract of the operators asked for")
-    return {op: chosen[op] for op in ops if op in chosen}, [op for op in ops if op not in chosen]
+    return {op: meant[op][1] for op in ops if op in meant}, [op for op in ops if op not in meant]

@@ -1,6 +1,6 @@
-"""Fused norm and activation kernels in Numba-CUDA, for NumPy arrays and torch tensors, on the GPU or replayed on the CPU.
+"""Fused norm and activation kernels in Numba-CUDA, for NumPy arrays and torch tensors, on the GPU or emulated on the CPU.
 
-Imports neither torch nor the rooms beside it, and touches no CUDA until the first call.
+Imports neither torch nor Numba, and touches no CUDA, until the first call.
 """
 
 import sys as _sys
@@ -13,26 +13,17 @@ if tuple(int(part) for part in _np.__version__.split(".")[:2]) >= (2, 5):
         "kernel. Install one that works: pip install 'numpy<2.5'"
     )
 
-from .operators import (
-    fused_add_rmsnorm,
-    gelu_and_mul,
-    gelu_tanh_and_mul,
-    gemma_fused_add_rmsnorm,
-    gemma_rmsnorm,
-    rmsnorm,
-    silu_and_mul,
-)
+from .operators import *  # noqa: F403
+from .operators import __all__ as __all__
+from .runtime import dispatch as _dispatch
 
-__all__ = [
-    "fused_add_rmsnorm",
-    "gelu_and_mul",
-    "gelu_tanh_and_mul",
-    "gemma_fused_add_rmsnorm",
-    "gemma_rmsnorm",
-    "rmsnorm",
-    "silu_and_mul",
-]
 
-# Registers torch.ops.numba_kernels. With torch imported later, import numba_kernels.torch_ops.
+def _register() -> None:
+    """Define ``torch.ops.numba_kernels``; ``import numba_kernels.torch_ops`` does it at any time."""
+    from . import torch_ops  # noqa: F401
+
+
 if _sys.modules.get("torch") is not None:
-    from . import torch_ops as _torch_ops  # noqa: F401
+    _register()
+else:
+    _dispatch.register_by(_register)

@@ -2,97 +2,87 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from . import tuning
-from .arrays import ITEMSIZE
-from .compile import Spec
+from .formats import FORMATS
+from .kernels.config import GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation, TextbookConfig
+from .kernels.reduction import row_tree
 
 
 @dataclass(frozen=True, slots=True)
 class NormPlan:
     """Norm kernels for rows of one shape: strides and sizes in elements, ``eps_bits`` the bits of the fp32 eps."""
 
+    operation: NormOperation
     rows: int
     width: int
     x_stride: int
     residual_stride: int
     out_stride: int
-    storage: str
-    weight: str
-    adds_residual: bool
-    rounds_sum: bool
-    rounds_norm: bool
-    weight_bias: float
     eps_bits: int
+    config: NormConfig | TextbookConfig | None = None  # None, or one of a cluster that the target hasn't: what tuning says
 
-    def spec(self, target: tuning.Target, addresses: tuple[int, ...], pdl: bool) -> Spec:
-        size, weight_size = ITEMSIZE[self.storage], ITEMSIZE[self.weight]
+    def kernel(self, target: tuning.Target, addresses: tuple[int, ...], pdl: bool) -> Kernel:
+        """The kernel for buffers at these addresses, in the order of its parameters."""
+        operation = self.operation
+        if target == tuning.EMULATOR:
+            operation = replace(operation, weight_bias=None)
+        if self.config is not None and self.config.cluster <= target.clusters:
+            return Kernel(operation, self.config)
+        size, weight_size = FORMATS[operation.storage].itemsize, FORMATS[operation.weight].itemsize
         x, residual, weight, out = addresses
-        leaf = tuning.row_tree(self.width, size).leaf
-        apart = self.rows > 1 and target != tuning.REPLAY
+        vector = row_tree(self.width, size).vector
+        apart = self.rows > 1 and target != tuning.EMULATOR
         strides = [s * size for s in (self.x_stride, self.residual_stride, self.out_stride)] if apart else []
-        return tuning.norm_spec(
-            self.width,
-            self.rows,
-            target,
-            adds_residual=self.adds_residual,
-            storage=self.storage,
-            weight=self.weight,
-            access=tuning.access_bytes(leaf, size, x, residual, out, *strides),
-            weight_access=tuning.access_bytes(leaf, weight_size, weight),
-            rounds_sum=self.rounds_sum,
-            rounds_norm=self.rounds_norm,
-            weight_bias=None if target == tuning.REPLAY else self.weight_bias,
-            pdl=pdl,
-        )
+        access = tuning.access_bytes(vector, size, x, residual, out, *strides)
+        weight_access = tuning.access_bytes(vector, weight_size, weight)
+        config = tuning.norm_config(operation, self.width, self.rows, target, access=access, weight_access=weight_access, pdl=pdl)
+        return Kernel(operation, config)
 
-    def shape(self, spec: Any) -> tuple[tuple[int, int, int], int]:
+    def shape(self, kernel: Kernel) -> tuple[tuple[int, int, int], int]:
         """The grid and the dynamic shared memory in bytes."""
-        return tuning.norm_grid(spec, self.rows), tuning.dynamic_shared_bytes(spec, self.width)
+        return kernel.shape(self.rows, self.width)
 
     def arguments(self, buffers: tuple[Any, ...], counter: int = 0) -> tuple[Any, ...]:
-        """``counter`` is the number of the counter from which rows are drawn, where the kernel does that."""
+        """``counter`` is the number of the counter from which a persistent kernel takes its rows."""
         strides = (self.x_stride, self.residual_stride, self.out_stride)
-        floats = (_bits(1.0 / self.width), self.eps_bits, _bits(self.weight_bias))
+        floats = (_bits(1.0 / self.width), self.eps_bits, _bits(self.operation.weight_bias or 0.0))
         return (*buffers, *strides, self.rows, self.width, *floats, counter)
 
 
 @dataclass(frozen=True, slots=True)
 class GatedPlan:
-    """Gated kernels for rows of one shape; ``width`` is the output's."""
+    """Gated kernels for rows of one shape; ``width`` is the output's, ``parameters`` are the bits of the activation's."""
 
+    operation: GatedOperation
     rows: int
     width: int
     x_stride: int
     out_stride: int
-    storage: str
-    activation: str
-    rounds_activation: bool
+    parameters: tuple[int, ...] = ()
+    config: GatedConfig | TextbookConfig | None = None  # None: what tuning says
 
-    def spec(self, target: tuning.Target, addresses: tuple[int, ...], pdl: bool) -> Spec:
-        size = ITEMSIZE[self.storage]
-        leaf = tuning.row_tree(self.width, size).leaf
-        strides = [s * size for s in (self.x_stride, self.out_stride)] if self.rows > 1 and target != tuning.REPLAY else []
-        return tuning.gated_spec(
-            self.width,
-            self.rows,
-            target,
-            activation=self.activation,
-            storage=self.storage,
-            access=tuning.access_bytes(leaf, size, *addresses, self.width * size, *strides),
-            rounds_activation=self.rounds_activation,
-            pdl=pdl,
-        )
+    def kernel(self, target: tuning.Target, addresses: tuple[int, ...], pdl: bool) -> Kernel:
+        """As NormPlan.kernel."""
+        if self.config is not None:
+            return Kernel(self.operation, self.config)
+        size = FORMATS[self.operation.storage].itemsize
+        vector = row_tree(self.width, size).vector
+        strides = [s * size for s in (self.x_stride, self.out_stride)] if self.rows > 1 and target != tuning.EMULATOR else []
+        access = tuning.access_bytes(vector, size, *addresses, self.width * size, *strides)
+        return Kernel(self.operation, tuning.gated_config(self.operation, self.width, self.rows, target, access=access, pdl=pdl))
 
-    def shape(self, spec: Any) -> tuple[tuple[int, int, int], int]:
-        return tuning.gated_grid(spec, self.rows, self.width), 0
+    def shape(self, kernel: Kernel) -> tuple[tuple[int, int, int], int]:
+        """As NormPlan.shape."""
+        return kernel.shape(self.rows, self.width)
 
     def arguments(self, buffers: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (*buffers, self.x_stride, self.out_stride, self.rows, self.width)
+        """The kernel's arguments."""
+        return (*buffers, self.x_stride, self.out_stride, self.rows, self.width, *self.parameters)
 
 
 Plan = NormPlan | GatedPlan

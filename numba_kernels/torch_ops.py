@@ -11,28 +11,116 @@ mutating                                  functional
 ``fused_add_rmsnorm``                     ``add_rmsnorm -> (output, residual)``
 ``gemma_fused_add_rmsnorm``               ``gemma_add_rmsnorm -> (output, residual)``
 ``rmsnorm_out``, ``gemma_rmsnorm_out``    ``rmsnorm``, ``gemma_rmsnorm``
-``silu_and_mul_out`` (and the two gelus)  ``silu_and_mul`` (and the two gelus)
+``silu_and_mul_out`` (and its siblings)   ``silu_and_mul`` (and its siblings)
 ========================================= ===============================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 import torch
 
-from . import arguments as check
-from . import operators
-from .arrays import CPU, Array, format_of
+from .declarations import OPERATORS, Number, Operator
+from .runtime import arguments as check
+from .runtime import dispatch
+from .runtime.arrays import CPU, Array, format_of
+from .runtime.calls import make_call
+from .runtime.source import make_function, parameter_list
 
 NAMESPACE = "numba_kernels"
-TRACED: dict[str, Callable] = {}  # the public functions as calls of the operators; forward only, as they are
 
 
-def _define(name: str, schema: str, mutates: tuple[str, ...], run: Callable, fake: Callable) -> None:
-    operator = torch.library.custom_op(f"{NAMESPACE}::{name}", run, mutates_args=mutates, schema=schema)
-    operator.register_fake(fake)
+def names(operator: Operator) -> tuple[str, str]:
+    """The names of the mutating and of the functional form."""
+    if operator.returns_out:
+        return f"{operator.name}_out", operator.name
+    return operator.name, operator.name.replace("fused_", "")
+
+
+def schema(operator: Operator, *, mutating: bool) -> str:
+    """The schema of one form: ``out`` first where it has one, every argument by position, the public function's defaults."""
+    given = {t.name: f"Tensor {t.name}" for t in operator.tensors}
+    results = "Tensor" if operator.returns_out else f"({', '.join('Tensor' for _ in operator.written)})"
+    if mutating:
+        given = {"out": "Tensor out", **given} if operator.returns_out else given
+        given |= {name: f"Tensor({letter}!) {name}" for name, letter in zip(operator.written, "abc", strict=False)}
+        results = "()"
+    kinds = {p.name: "float" if isinstance(p, Number) else "bool" for p in operator.parameters}
+    kinds |= {"contract": "str", "enable_pdl": "bool?"}
+    options = [f"{kind} {name}={operator.default(name)!r}" for name, kind in kinds.items()]
+    return f"({', '.join([*given.values(), *options])}) -> {results}"
+
+
+def define(operator: Operator) -> None:
+    """Both forms of ``operator``, and the public function as a call of them."""
+    mutating, functional = names(operator)
+    run = make_call(operator, direct=True)
+    own_run = run if not operator.returns_out else _mutating(operator, run)
+    _define(operator, mutating, own_run, operator.written)
+    _define(operator, functional, _functional(operator, run), ())
+    dispatch.TRACED[operator.name] = _traced(operator)
+
+
+def _define(operator: Operator, name: str, run: Callable[..., Any], mutates: tuple[str, ...]) -> None:
+    text = schema(operator, mutating=bool(mutates))
+    defined = torch.library.custom_op(f"{NAMESPACE}::{name}", run, mutates_args=mutates, schema=text)
+
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        """Checks what has no memory, and the functional form's results."""
+        order = [n for n in operator.arguments if n != "out"]
+        named = dict(zip(["out", *order] if operator.returns_out and mutates else order, args, strict=False)) | kwargs
+        results = _results(operator, named)
+        return None if mutates else results
+
+    defined.register_fake(fake)
+
+
+def _mutating(operator: Operator, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` with ``out`` first, returning nothing."""
+    name = f"{operator.name}_out"
+    parameters = parameter_list(operator.signature, positional=True, first=("out",))
+    return make_function(name, [f"def {name}({parameters}):", f"    run({', '.join(operator.arguments)})"], run=run)
+
+
+def _functional(operator: Operator, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` into new tensors: the output's, or copies of what it writes."""
+    name = f"functional_{operator.name}"
+    if operator.returns_out:
+        parameters = parameter_list(operator.signature, positional=True, without=("out",))
+        passed = ", ".join("None" if a == "out" else a for a in operator.arguments)
+        return make_function(name, [f"def {name}({parameters}):", f"    return run({passed})"], run=run)
+    written = ", ".join(operator.written)
+    lines = [
+        f"def {name}({parameter_list(operator.signature, positional=True)}):",
+        f"    {written} = {', '.join(f'{a}.clone()' for a in operator.written)}",
+        f"    run({', '.join(operator.arguments)})",
+        f"    return {written}",
+    ]
+    return make_function(name, lines, run=run)
+
+
+def _traced(operator: Operator) -> Callable[..., Any]:
+    """The public function as a call of the operators; forward only, so what is read is detached."""
+    mutating, functional = (getattr(torch.ops.numba_kernels, name) for name in names(operator))
+    name = f"traced_{operator.name}"
+    head = f"def {name}({parameter_list(operator.signature)}):"
+    read = {t.name for t in operator.tensors if t.name not in operator.written}
+    values = {a: f"{a}.detach()" if a in read else a for a in operator.arguments if a != "out"}
+    if not operator.returns_out:
+        return make_function(name, [head, f"    mutating({', '.join(values.values())})"], mutating=mutating)
+    fresh = ", ".join(values.values())
+    if not operator.halves_input:
+        values["input"] = "input if input is out else input.detach()"
+    lines = [
+        head,
+        "    if out is None:",
+        f"        return functional({fresh})",
+        f"    mutating(out, {', '.join(values.values())})",
+        "    return out",
+    ]
+    return make_function(name, lines, mutating=mutating, functional=functional)
 
 
 def _seen(name: str, tensor: torch.Tensor) -> Array:
@@ -41,128 +129,20 @@ def _seen(name: str, tensor: torch.Tensor) -> Array:
     return Array(name, 0, tuple(tensor.shape), tensor.stride(), format_of(name, tensor.dtype), device, 0, False, tensor)
 
 
-def _check(input: torch.Tensor, weight: torch.Tensor | None = None, **like_input: torch.Tensor) -> None:
-    """What can be checked of tensors without memory: dtypes, shapes and devices."""
-    seen = _seen("input", input)
-    others = [_seen(name, tensor) for name, tensor in like_input.items()]
-    for other in others:
-        check.check_same(other, seen)
-    if weight is not None:
-        others.append(_seen("weight", weight))
-        check.check_weight(others[-1], seen)
-    check.check_device([seen, *others])
+def _results(operator: Operator, named: dict[str, Any]) -> Any:
+    """New tensors like the results, after what can be checked of tensors without memory: dtypes, shapes and devices."""
+    arrays = {t.name: _seen(t.name, named[t.name]) for t in operator.tensors}
+    check.check_tensors(operator, arrays)
+    shape = check.output_shape(operator, arrays["input"])
+    if "out" in named:
+        out = _seen("out", named["out"])
+        check.check_device({"input": arrays["input"], "out": out})
+        check.check_same(out, arrays["input"], shape)
+    if operator.returns_out:
+        return named["input"].new_empty(shape)
+    return tuple(torch.empty_like(named[name]) for name in operator.written)
 
 
-def _define_add_norm(name: str, run: Callable) -> None:
-    arguments = "Tensor weight, float eps=1e-6, str contract='R0W0', bool? enable_pdl=None"
-
-    def mutating(input, residual, weight, eps=1e-6, contract="R0W0", enable_pdl=None):
-        run(input, residual, weight, eps, contract=contract, enable_pdl=enable_pdl)
-
-    def functional(input, residual, weight, eps=1e-6, contract="R0W0", enable_pdl=None):
-        output, new_residual = input.clone(), residual.clone()
-        run(output, new_residual, weight, eps, contract=contract, enable_pdl=enable_pdl)
-        return output, new_residual
-
-    def like_both(input, residual, weight, eps=1e-6, contract="R0W0", enable_pdl=None):
-        _check(input, weight, residual=residual)
-        return torch.empty_like(input), torch.empty_like(residual)
-
-    def nothing(input, residual, weight, eps=1e-6, contract="R0W0", enable_pdl=None):
-        _check(input, weight, residual=residual)
-
-    schema = f"(Tensor(a!) input, Tensor(b!) residual, {arguments}) -> ()"
-    _define(name, schema, ("input", "residual"), mutating, nothing)
-    schema = f"(Tensor input, Tensor residual, {arguments}) -> (Tensor, Tensor)"
-    _define(name.replace("fused_", ""), schema, (), functional, like_both)
-
-
-def _define_norm(name: str, run: Callable) -> None:
-    arguments = "Tensor weight, float eps=1e-6, str contract='W0', bool? enable_pdl=None"
-
-    def functional(input, weight, eps=1e-6, contract="W0", enable_pdl=None):
-        return run(input, weight, eps, None, contract=contract, enable_pdl=enable_pdl)
-
-    def fake(input, weight, eps=1e-6, contract="W0", enable_pdl=None):
-        _check(input, weight)
-        return input.new_empty(input.shape)
-
-    def mutating(out, input, weight, eps=1e-6, contract="W0", enable_pdl=None):
-        run(input, weight, eps, out, contract=contract, enable_pdl=enable_pdl)
-
-    def nothing(out, input, weight, eps=1e-6, contract="W0", enable_pdl=None):
-        _check(input, weight, out=out)
-
-    _define(name, f"(Tensor input, {arguments}) -> Tensor", (), functional, fake)
-    _define(f"{name}_out", f"(Tensor(a!) out, Tensor input, {arguments}) -> ()", ("out",), mutating, nothing)
-
-
-def _define_gated(name: str, run: Callable) -> None:
-    arguments = "str contract='S0', bool? enable_pdl=None"
-
-    def functional(input, contract="S0", enable_pdl=None):
-        return run(input, None, contract=contract, enable_pdl=enable_pdl)
-
-    def fake(input, contract="S0", enable_pdl=None):
-        _check(input)
-        return input.new_empty((*input.shape[:-1], check.half_width(input.shape[-1])))
-
-    def mutating(out, input, contract="S0", enable_pdl=None):
-        run(input, out, contract=contract, enable_pdl=enable_pdl)
-
-    def nothing(out, input, contract="S0", enable_pdl=None):
-        _check(input[..., : check.half_width(input.shape[-1])], out=out)
-
-    _define(name, f"(Tensor input, {arguments}) -> Tensor", (), functional, fake)
-    _define(f"{name}_out", f"(Tensor(a!) out, Tensor input, {arguments}) -> ()", ("out",), mutating, nothing)
-
-
-def _substitute(name: str, traced: Callable) -> None:
-    TRACED[name] = traced
-    torch.compiler.substitute_in_graph(getattr(operators, name))(traced)
-
-
-def _trace_add_norm(name: str) -> None:
-    operator = getattr(torch.ops.numba_kernels, name)
-
-    def traced(input, residual, weight, eps=1e-6, *, contract="R0W0", enable_pdl=None):
-        operator(input, residual, weight.detach(), eps, contract, enable_pdl)
-
-    _substitute(name, traced)
-
-
-def _trace_norm(name: str) -> None:
-    functional = getattr(torch.ops.numba_kernels, name)
-    mutating = getattr(torch.ops.numba_kernels, f"{name}_out")
-
-    def traced(input, weight, eps=1e-6, out=None, *, contract="W0", enable_pdl=None):
-        if out is None:
-            return functional(input.detach(), weight.detach(), eps, contract, enable_pdl)
-        mutating(out, input if input is out else input.detach(), weight.detach(), eps, contract, enable_pdl)
-        return out
-
-    _substitute(name, traced)
-
-
-def _trace_gated(name: str) -> None:
-    functional = getattr(torch.ops.numba_kernels, name)
-    mutating = getattr(torch.ops.numba_kernels, f"{name}_out")
-
-    def traced(input, out=None, *, contract="S0", enable_pdl=None):
-        if out is None:
-            return functional(input.detach(), contract, enable_pdl)
-        mutating(out, input.detach(), contract, enable_pdl)
-        return out
-
-    _substitute(name, traced)
-
-
-for _name, _bias in (("fused_add_rmsnorm", 0.0), ("gemma_fused_add_rmsnorm", 1.0)):
-    _define_add_norm(_name, partial(operators.add_norm, weight_bias=_bias, direct=True))
-    _trace_add_norm(_name)
-for _name, _bias in (("rmsnorm", 0.0), ("gemma_rmsnorm", 1.0)):
-    _define_norm(_name, partial(operators.norm, weight_bias=_bias, direct=True))
-    _trace_norm(_name)
-for _activation in ("silu", "gelu", "gelu_tanh"):
-    _define_gated(f"{_activation}_and_mul", partial(operators.gated, activation=_activation, direct=True))
-    _trace_gated(f"{_activation}_and_mul")
+for _operator in OPERATORS.values():
+    define(_operator)
+dispatch.under_dynamo = torch.compiler.is_dynamo_compiling

@@ -15,11 +15,12 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-import cli
+from difftest import cli
 
+ROOT = Path(__file__).parent.parent
 BROKEN = Path(__file__).parent / "difftest" / "broken"
 ZEROS = f"{BROKEN / 'returns_zeros'}.py:rmsnorm"
-SMALL = ["--candidate", "torch", "--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3,64", "--cases", "0", "--device", "cpu"]
+SMALL = {"--ops": "rmsnorm", "--dtypes": "bf16", "--widths": "3,64", "--cases": "0", "--device": "cpu"}
 EMPTY = ("--ops", "--dtypes", "--rows", "--regimes", "--candidate", "--against", "--contract", "--device")
 
 
@@ -31,7 +32,9 @@ def call(*words):
 
 
 def small(*words, candidate="torch"):
-    return call("difftest", *SMALL, "--candidate", candidate, *words)
+    """A small run, with the words given in place of its own."""
+    usual = {"--candidate": candidate, **SMALL}
+    return call("difftest", *[word for option in usual if option not in words for word in (option, usual[option])], *words)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_memory_that_runs_out_in_the_middle_is_one_line(monkeypatch, error, said
     def fails(*words):
         raise error
 
-    monkeypatch.setattr("difftest.command.session.run", fails)
+    monkeypatch.setattr("difftest.run.session.run", fails)
     result = small()
     assert result.exit_code == 3
     assert said in result.stderr
@@ -132,7 +135,7 @@ def test_a_matrix_without_references_is_every_pair_of_its_candidates(tmp_path):
     file = tmp_path / "m.json"
     names = "torch:W0,torch:W1,torch-rmsnorm"
     result = call(
-        "difftest", *SMALL[2:4], "--candidate", names, "--widths", "3", "--workers", "0", "--device", "cpu", "--json", file
+        "difftest", "--ops", "rmsnorm", "--candidate", names, "--widths", "3", "--workers", "0", "--device", "cpu", "--json", file
     )
     assert "3 implementations, 3 pairs" in result.stdout
     assert list(json.loads(file.read_text())["providers"]) == names.split(",")
@@ -243,7 +246,7 @@ def test_every_case_records_its_eps(tmp_path):
 def test_json_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "run.json"
     file.write_text("the old content")
-    monkeypatch.setattr("difftest.record.Path.replace", lambda *words: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("difftest.report.files.Path.replace", lambda *words: (_ for _ in ()).throw(OSError("disk full")))
     result = small("--json", file)
     assert result.exit_code == 3
     assert result.stderr == f"error: {file} could not be written: disk full\n"
@@ -357,16 +360,16 @@ def test_doctor_names_every_package_and_provider(monkeypatch):
 
 
 def test_doctor_names_the_cure_for_a_numpy_that_breaks_numba_cuda(monkeypatch):
-    import difftest.doctor
+    import difftest.commands.doctor
 
-    monkeypatch.setattr(difftest.doctor, "version_of", lambda package: "2.5.1" if package == "numpy" else "1.0")
+    monkeypatch.setattr(difftest.commands.doctor, "version_of", lambda package: "2.5.1" if package == "numpy" else "1.0")
     assert "numpy<2.5" in call("doctor").stdout
 
 
 def test_the_command_line_starts_without_importing_torch():
     """Help and spelling errors answer at once: torch takes seconds to import."""
     code = "import sys, cli; assert not {'torch', 'numba', 'rich'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(cli.__file__).parent)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_the_reports_need_no_optional_library(monkeypatch):
@@ -385,7 +388,7 @@ def test_the_reports_need_no_optional_library(monkeypatch):
 def test_an_interrupt_at_any_time_is_one_line_and_status_130(seconds):
     """The first seconds go into imports, here and in the server that workers are forked from."""
     command = [sys.executable, "cli.py", "difftest", "--ops", "rmsnorm"]
-    where = Path(cli.__file__).parent
+    where = ROOT
     with subprocess.Popen(
         command, cwd=where, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
@@ -408,12 +411,12 @@ def test_sigterm_while_modules_are_imported_is_one_line_and_status_130():
         sys.meta_path.insert(0, Finder())
         cli.main(["difftest", "--candidate", "torch"])
     """
-    run = subprocess.run([sys.executable, "-c", code], cwd=Path(cli.__file__).parent, capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "error: interrupted\n")
 
 
 def test_sigterm_after_the_imports_ends_as_an_interrupt_does(monkeypatch):
-    monkeypatch.setattr("difftest.command.generate", lambda request: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr("difftest.commands.difftest.generate", lambda request: os.kill(os.getpid(), signal.SIGTERM))
     result = small()
     assert result.exit_code == 130
     assert result.stderr == "error: interrupted\n"
@@ -423,7 +426,7 @@ def test_an_interrupt_before_there_is_anything_to_keep_is_one_line(monkeypatch):
     def interrupted(request):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("difftest.command.generate", interrupted)
+    monkeypatch.setattr("difftest.commands.difftest.generate", interrupted)
     result = small()
     assert result.exit_code == 130
     assert result.stderr == "error: interrupted\n"
@@ -437,11 +440,13 @@ def test_a_junit_file_of_a_run_that_ended_early_has_an_error(tmp_path):
 
 
 def test_a_run_that_a_crash_cut_short_does_not_say_that_time_ran_out():
-    from difftest import session, summary
     from difftest.cases import Request, generate
+    from difftest.report import summary
+    from difftest.run import session
+    from reference.contracts import contract
 
-    cases = list(generate(Request({"rmsnorm": "W0"}, ["bf16"], [3], rows=[4], regimes=["normal"])))[:1]
-    outcome = session.run(session.Plan(cases, f"{BROKEN / 'dies'}.py:rmsnorm", ["torch"], workers=1))
+    cases = list(generate(Request({"rmsnorm": contract("rmsnorm")}, ["bf16"], [3], rows=[4], regimes=["normal"])))[:1]
+    outcome = session.run(session.Session(cases, f"{BROKEN / 'dies'}.py:rmsnorm", ["torch"], workers=1))
     outcome.not_run = 2
     assert summary.early(outcome) == "a process died: 2 cases not run"
     assert summary.early(session.Outcome(not_run=2)) == "out of time: 2 cases not run"

@@ -1,42 +1,40 @@
-"""Prepared buffer sets: every call of a graph gets its own, all with the same first values. Imports torch."""
+"""Prepared buffer sets: every call of a graph gets its own, all with the same first values."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
-from difftest.bench.plan import ALIGNMENT, EPS, Point
-
-Arguments = tuple[torch.Tensor | float, ...]
+from difftest.bench.shapes import ALIGNMENT
+from difftest.cases.case import Case
+from reference.formats import FORMATS
 
 
 class BufferSets:
-    """`count` sets of one point's inputs, each buffer at its own aligned place; one weight, as in a layer.
+    """`count` sets of one case's row tensors, each buffer at its own aligned place; one weight, as in a layer.
 
     The values are those a transformer's residual stream has: unit normal rows, a weight near one (near zero for Gemma, whose
-    bias is one).
+    bias is one). They are drawn on the device, where the widest rows take no time.
     """
 
-    def __init__(self, point: Point, count: int, device: torch.device, seed: int = 0) -> None:
-        self.point = point
+    def __init__(self, case: Case, count: int, device: torch.device, seed: int = 0) -> None:
+        self.case = case
         self.count = count
+        op, storage = case.operator, FORMATS[case.dtype].torch
         generator = torch.Generator(device).manual_seed(seed)
-        family = point.operator.family
-        row = point.width * (2 if family == "gated" else 1)
-        names = [name for name in point.operator.inputs if name != "weight"]
 
         def normal(*shape: int) -> torch.Tensor:
-            return torch.empty(shape, dtype=point.storage, device=device).normal_(generator=generator)
+            return torch.empty(shape, dtype=storage, device=device).normal_(generator=generator)
 
-        self.first = {name: normal(point.rows, row) for name in names}
-        self.weight = None if family == "gated" else normal(point.width) * 0.1 + (1.0 - point.operator.weight_bias)
-        elements = point.rows * row
-        step = -(-elements * point.storage.itemsize // ALIGNMENT) * ALIGNMENT // point.storage.itemsize
-        self._pools = {
-            name: torch.zeros(count, step, dtype=point.storage, device=device)[:, :elements].view(count, point.rows, row)
-            for name in names
-        }
+        self.first = {name: normal(case.rows, op.row_length(name, case.width)) for name in op.rows}
+        self.vectors = {name: normal(case.width) * 0.1 + (1.0 - op.weight_bias) for name in op.vectors}
+        self._pools = {}
+        for name, values in self.first.items():
+            step = -(-values.numel() * storage.itemsize // ALIGNMENT) * ALIGNMENT // storage.itemsize
+            pool = torch.zeros(count, step, dtype=storage, device=device)[:, : values.numel()]
+            self._pools[name] = pool.view(count, *values.shape)
 
     def refresh(self) -> None:
         """Gives every set its first values again."""
@@ -45,17 +43,15 @@ class BufferSets:
 
     def first_values(self) -> dict[str, torch.Tensor]:
         """What every set holds before a call, the weight among it."""
-        return self.first if self.weight is None else {**self.first, "weight": self.weight}
+        return {**self.first, **self.vectors}
 
     def tensors(self, index: int) -> dict[str, torch.Tensor]:
         """The buffers of one set by name, the weight among them."""
-        found = {name: pool[index] for name, pool in self._pools.items()}
-        return found if self.weight is None else {**found, "weight": self.weight}
+        return {**{name: pool[index] for name, pool in self._pools.items()}, **self.vectors}
 
-    def arguments(self, index: int) -> Arguments:
+    def arguments(self, index: int) -> tuple[Any, ...]:
         """The positional arguments of one call."""
-        tensors = tuple(self.tensors(index).values())
-        return tensors if self.weight is None else (*tensors, EPS)
+        return self.case.operator.arguments(self.tensors(index), self.case.contract)
 
 
 class CopyPairs:

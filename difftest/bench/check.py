@@ -1,4 +1,4 @@
-"""After the clock: do the timed buffers hold what the provider's own contract says? Imports `reference` and `difftest.ulp`.
+"""After the clock: do the timed buffers hold what the provider's own contract says?
 
 Not a verdict, which `difftest` gives: a guard against timing a kernel that computes something else, or nothing.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import torch
 
-from difftest.bench.plan import Point
-from difftest.ulp import distance
+from difftest.cases.case import Case
+from difftest.verdict.ulp import distance
 from reference.arithmetic import evaluate
 from reference.contracts import Contract
 
@@ -27,39 +27,36 @@ def sample(rows: int) -> torch.Tensor:
     return torch.linspace(0, rows - 1, min(rows, SAMPLE), dtype=torch.float64).round().long()
 
 
-def expected(point: Point, inputs: Mapping[str, torch.Tensor], contract: Contract) -> dict[str, torch.Tensor]:
-    """The sampled rows of every output, by plain arithmetic under `contract`."""
-    which = sample(point.rows)
-    taken = {k: v if k == "weight" else v[which.to(v.device)] for k, v in inputs.items()}
-    return evaluate(point.op, taken, contract)
+def sampled(case: Case, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The sampled rows of every tensor by name, a vector whole; copies."""
+    which, vectors = sample(case.rows), case.operator.vectors
+    return {name: t.clone() if name in vectors else t[which.to(t.device)] for name, t in tensors.items()}
 
 
 def wrong(
-    point: Point,
-    inputs: Mapping[str, torch.Tensor],
-    actual: Mapping[str, torch.Tensor],
-    contract: Contract,
+    case: Case, inputs: Mapping[str, torch.Tensor], actual: Mapping[str, torch.Tensor], contract: Contract
 ) -> tuple[dict[str, int], str | None]:
     """The largest distance of each output in ULP, and why the result is wrong, or None.
 
     `inputs` are the first values, `actual` the whole outputs by name. The new residual has to be exact.
     """
-    want = expected(point, inputs, contract)
-    which = sample(point.rows)
+    op, taken = case.operator, sampled(case, inputs)
+    want = evaluate(case.op, taken, contract)
+    which = sample(case.rows)
     largest: dict[str, int] = {}
     reason = None
     for name, reference in want.items():
-        got = actual[name].reshape(point.rows, point.width)[which.to(actual[name].device)]
+        got = actual[name].reshape(case.rows, case.width)[which.to(actual[name].device)]
         if got.dtype != reference.dtype:
             return largest, f"{name} is {got.dtype}, not {reference.dtype}"
         if not torch.isfinite(got).all():
             return largest, f"{name} is not finite"
         ulp = distance(got, reference).ulp.abs()
         largest[name] = int(ulp.max())
-        beyond = ulp > (0 if name == "residual" else MOST_ULP[point.dtype])
-        if point.operator.family == "gated":
-            gate, up = inputs["input"][which.to(got.device)].float().chunk(2, dim=-1)
-            beyond &= (got.float() - reference.float()).abs() > CANCELLED * (gate * up).abs()
+        beyond = ulp > (0 if name == "residual" else MOST_ULP[case.dtype])
+        if op.activation:
+            parts = op.split(taken)
+            beyond &= (got.float() - reference.float()).abs() > CANCELLED * (parts["gate"].float() * parts["up"].float()).abs()
         if reason is None and beyond.any():
             reason = f"{name} is up to {largest[name]} ULP from {contract.code} in {int(beyond.sum())} sampled elements"
     return largest, reason

@@ -1,8 +1,9 @@
-"""The command `bench`: options in, an exit status out. Imports this package."""
+"""The command `bench`: options in, an exit status out."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,18 @@ from typing import Any
 import click
 import torch
 from rich.console import Console
+from rich.markup import escape
 
-from difftest import errors, extras, jsonl, options, record, report
-from difftest.bench import conditions, plan, plots, results, run, tables
-from difftest.bench.plan import Point
+from difftest import errors, interrupts, options
+from difftest.bench import conditions, ladder, plots, results, run, tables
+from difftest.bench.shapes import OURS, PEERS, cases, parse
 from difftest.bench.timer import GraphTimer
-from difftest.candidates import resolve
-from difftest.dtypes import DTYPES
+from difftest.cases.case import Case
 from difftest.errors import LackingError, UsageError
+from difftest.providers.resolve import resolve
+from difftest.report import files, jsonl, table, terminal
 from difftest.wording import counted
+from reference.formats import FORMATS
 from reference.operators import OPERATORS
 
 
@@ -34,52 +38,94 @@ def bench(
     plots: Path | None,
     summary: Sequence[Path],
     markdown: bool,
+    ladder: bool,
 ) -> int:
     """Measures and reports, or reports what a result file holds. Returns the exit status.
 
     0, or 1 when our own result fails its check; 2 and 3 as everywhere.
     """
+    if ladder:
+        _nothing_beside("--ladder", ops=ops, shapes=shapes, dtypes=dtypes, peers=peers, plots=plots, summary=summary)
+        return _ladder(_device(device), json, time_budget, markdown)
     if summary:
         _plots_possible(plots)
         try:
             return _report(results.merged([results.load(file) for file in summary]), plots, markdown)
         except (KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"--summary: a file lacks part of a result: {type(error).__name__}: {error}") from None
-    points = plan.points(
+    asked = (
         options.names("--ops", ops, OPERATORS) if ops else (),
-        options.names("--dtypes", dtypes, DTYPES) if dtypes else (),
-        plan.shapes(shapes) if shapes else (),
+        options.names("--dtypes", dtypes, FORMATS) if dtypes else (),
+        parse(shapes) if shapes else (),
     )
-    names = options.words("--peers", peers) if peers else list(plan.PEERS)
-    providers = [resolve(name, "--peers") for name in dict.fromkeys((plan.OURS, *names))]
+    names = options.words("--peers", peers) if peers else list(PEERS)
+    providers = [resolve(name, "--peers") for name in dict.fromkeys((OURS, *names))]
     options.at_least("--time-budget", time_budget or 0.0, 0.0)
     if json:
-        record.check_writable("--json", json)
+        files.check_writable("--json", json)
     _plots_possible(plots)
     where = _device(device)
-    reason = providers[0].unavailable(where)
+    points = cases(*asked, device=str(where))
+    reason = providers[0].check(points[0])
     if reason:
-        raise LackingError(f"{plan.OURS} can't run on {where}: {reason}")
-    screen = report.console() if not markdown else Console(stderr=True)
+        raise LackingError(f"{OURS} can't run on {where}: {reason}")
+    screen = _screen(markdown)
     screen.print(
         f"{counted(len(points), 'point')}, {counted(len(providers), 'provider')} on {torch.cuda.get_device_name(where)}",
         markup=False,
     )
 
-    def on_point(point: Point, result: Mapping[str, Any]) -> None:
-        screen.print(_line(point, result), markup=False, soft_wrap=True)
+    def on_point(case: Case, result: Mapping[str, Any]) -> None:
+        screen.print(_line(case, result), markup=False, soft_wrap=True)
 
-    about = {**conditions.head(run.SCHEMA, report.command_line(*sys.argv[1:]), where, providers), "peers": names}
-    saver = _Saver(json)
-    asked = run.Plan(points, providers, where, named=bool(peers), time_budget=time_budget)
+    about = {**_head(run.SCHEMA, where, providers), "peers": names}
+    saver = _Saver(json, run.PARTS)
+    request = run.Request(points, providers, where, named=bool(peers), time_budget=time_budget)
     with torch.cuda.device(where):
-        document = run.run(asked, GraphTimer(where), about, saver, on_point)
+        document = run.run(request, GraphTimer(where), about, saver, on_point)
     document["clocks_after"] = conditions.clocks(where) if _alive(where) else {}
     saver(document)
     status = _report(document, plots, markdown)
-    if saver.failed:
-        raise saver.failed
-    return errors.INTERRUPTED if document["stopped"] == "interrupted" and not status else status
+    return _end(document, saver, status)
+
+
+def _ladder(where: torch.device, json: Path | None, time_budget: float | None, markdown: bool) -> int:
+    """Measures every step of the ladder at its shapes."""
+    if json:
+        files.check_writable("--json", json)
+    steps = ladder.steps()
+    screen = _screen(markdown)
+    saver = _Saver(json, ladder.PARTS)
+    document: dict[str, Any] = {**_head(ladder.SCHEMA, where, ()), "complete": False, "stopped": None, "points": []}
+    start = time.monotonic()
+    try:
+        with interrupts.on_sigterm_too(), torch.cuda.device(where), torch.no_grad():
+            clock = GraphTimer(where)
+            for case in ladder.cases(str(where)):
+                if time_budget is not None and time.monotonic() - start >= time_budget:
+                    document["stopped"] = "out of time"
+                    break
+                document["points"].append(ladder.point(case, steps, clock, where))
+                saver(document)
+                screen.print(_line(case, document["points"][-1]), markup=False, soft_wrap=True)
+                clock.release()
+            else:
+                document["complete"] = True
+    except KeyboardInterrupt:
+        document["stopped"] = "interrupted"
+    saver(document)
+    if markdown:
+        click.echo(table.markdown(ladder.table(document)), nl=False)
+    else:
+        screen.print(table.terminal(ladder.table(document), fold=True))
+    wrong = list(ladder.remarks(document, "wrong"))
+    for said in wrong:
+        screen.print(f"[bold red]wrong[/] {escape(said)}", soft_wrap=True)
+    for said in ladder.remarks(document, "skipped"):
+        screen.print(f"[yellow]skipped[/] {escape(said)}", soft_wrap=True)
+    if document["stopped"]:
+        screen.print(f"[yellow]stopped[/]: {escape(document['stopped'])}", soft_wrap=True)
+    return _end(document, saver, errors.DIFFERS if wrong else errors.CONFORMS)
 
 
 def _report(document: dict[str, Any], folder: Path | None, markdown: bool) -> int:
@@ -87,10 +133,33 @@ def _report(document: dict[str, Any], folder: Path | None, markdown: bool) -> in
     if markdown:
         click.echo(tables.markdown(document), nl=False)
     else:
-        tables.show(report.console(), document)
-    record.write_each((folder, lambda path: plots.write(path, document)))
+        tables.show(terminal.console(), document)
+    files.write_each((folder, lambda path: plots.write(path, document)))
     wrong = results.summarise(document).wrong
-    return errors.DIFFERS if any(name == plan.OURS for name, _, _ in wrong) else errors.CONFORMS
+    return errors.DIFFERS if any(name == OURS for name, _, _ in wrong) else errors.CONFORMS
+
+
+def _end(document: Mapping[str, Any], saver: _Saver, status: int) -> int:
+    """The exit status of a measurement that was reported with `status`. LackingError where its file could not be written."""
+    if saver.failed:
+        raise saver.failed
+    return errors.INTERRUPTED if document["stopped"] == "interrupted" and not status else status
+
+
+def _head(schema: str, where: torch.device, providers: Sequence[Any]) -> dict[str, Any]:
+    return conditions.head(schema, terminal.command_line(*sys.argv[1:]), where, providers)
+
+
+def _screen(markdown: bool) -> Console:
+    """Where what is not a table goes: beside the page, if standard output is one."""
+    return Console(stderr=True) if markdown else terminal.console()
+
+
+def _nothing_beside(option: str, **others: Any) -> None:
+    """UsageError for an option that says what another one has settled."""
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"--{name}: {option} has operator, shapes and steps of its own, so it means nothing there")
 
 
 def _device(text: str) -> torch.device:
@@ -105,21 +174,21 @@ def _device(text: str) -> torch.device:
 
 def _plots_possible(folder: Path | None) -> None:
     if folder:
-        extras.need("--plots", "matplotlib")
-        extras.make_folder("--plots", folder)
+        files.need("--plots", "matplotlib")
+        files.make_folder("--plots", folder)
 
 
 class _Saver:
     """Writes the document, if it is to be written. `failed`: why it last could not, which is no reason to stop measuring."""
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, parts: Sequence[str]) -> None:
+        self.path, self.parts = path, parts
         self.failed: LackingError | None = None
 
     def __call__(self, document: Mapping[str, Any]) -> None:
         self.failed = None
         try:
-            record.write_each((self.path, lambda path: jsonl.write(path, document, run.PARTS)))
+            files.write_each((self.path, lambda path: jsonl.write(path, document, self.parts)))
         except LackingError as error:
             self.failed = error
 
@@ -132,8 +201,9 @@ def _alive(device: torch.device) -> bool:
     return True
 
 
-def _line(point: Point, result: Mapping[str, Any]) -> str:
+def _line(case: Case, result: Mapping[str, Any]) -> str:
     """One point in a line, the fastest first."""
     timed = sorted((row for row in result["results"] if "us" in row), key=lambda row: row["us"]["median"])
     shown = [f"{row['provider']} {row['us']['median']:.2f}{' (wrong)' if row['status'] == 'wrong' else ''}" for row in timed]
-    return f"{point}: {', '.join(shown) or 'nobody'} us; {result['calls']} calls a graph, {result['seconds']} s"
+    seconds = f", {result['seconds']} s" if "seconds" in result else ""
+    return f"{case}: {', '.join(shown) or 'none timed'} us; {result['calls']} calls a graph{seconds}"

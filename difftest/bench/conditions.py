@@ -1,6 +1,6 @@
 """What the run took place on: card, driver, clocks as they were read, versions. Nothing is ever set.
 
-Imports torch; asks `nvidia-smi` where there is one.
+Clocks are asked of `nvidia-smi` where there is one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from difftest.bench.plan import OURS
-from difftest.environment import PACKAGES, environment
+from difftest.bench.shapes import OURS
+from difftest.run.environment import PACKAGES, environment
 from reference.providers import Provider
 
 _QUERY = {

@@ -1,12 +1,12 @@
-"""What each step of the ladder of norm kernels is worth: all steps at three shapes, timed in turns like any providers.
+"""What each step of the ladder of norm kernels is worth: all steps at three shapes, timed in turns as providers are.
 
 Every step is held to the operator's contract twice: the buffers that were timed, as everyone's are, and the rows of a call of its
-own by the tester's verdict. How its bits differ from those of the step before is counted too.
+own by the tester's verdict. How far its bits are from those of the step before is counted too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -14,15 +14,19 @@ import torch
 
 from difftest.bench import check, measure
 from difftest.bench.buffers import BufferSets
-from difftest.bench.plan import Point
+from difftest.bench.shapes import timed
+from difftest.bench.tables import number
 from difftest.bench.timer import Timer
-from difftest.ulp import distance
-from difftest.verdict import judge
+from difftest.cases.case import Case
+from difftest.report.table import Entry, Styled, Table
+from difftest.run.call import collect
+from difftest.verdict.judge import judge
+from difftest.verdict.ulp import distance
 from reference.contracts import Contract, contract
 
 SCHEMA = "numba-kernels/ladder/1"
-# A decode step, a prefill, and rows that no block can hold in its registers.
-POINTS = tuple(Point("fused_add_rmsnorm", "bf16", *shape) for shape in ((16, 4096), (4096, 4096), (8192, 65536)))
+PARTS = ("points",)
+SHAPES = ((16, 4096), (4096, 4096), (8192, 65536))  # a decode step, a prefill, and rows that no block holds in its registers
 
 
 class Step(Protocol):
@@ -37,7 +41,12 @@ class Step(Protocol):
 
 def steps() -> Sequence[Step]:
     """The steps in their order."""
-    return import_module("numba_kernels.kernels.ladder").ladder
+    return import_module("numba_kernels.kernels.ladder").STEPS
+
+
+def cases(device: str) -> list[Case]:
+    """The calls that are timed."""
+    return [timed("fused_add_rmsnorm", "bf16", *shape, device) for shape in SHAPES]
 
 
 class _Entrant:
@@ -45,76 +54,80 @@ class _Entrant:
 
     in_place = True
 
-    def __init__(self, step: Step, where: Point) -> None:
+    def __init__(self, step: Step, case: Case) -> None:
         self.name = step.name
-        self._step, self._where = step, where
+        self._step, self._case = step, case
 
-    def claims(self, op: str) -> Contract:
+    def claims(self, op: str) -> Contract | None:
         return contract(op)
 
-    def unavailable(self, device: torch.device) -> str | None:
+    def check(self, case: Case) -> str | None:
         try:
-            self.native(self._where.op)
+            self.native(case.op)
         except ValueError as error:
             return str(error)
         return None
 
-    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        return None
-
     def native(self, op: str) -> Callable[..., Any]:
-        return self._step.make(self._where.rows, self._where.width, self._where.dtype)
+        return self._step.make(self._case.rows, self._case.width, self._case.dtype)
 
-    function = native
+    def function(self, op: str, contract: Contract | None = None) -> Callable[..., Any]:
+        return self.native(op)
+
+    def version(self) -> str:
+        return "source tree"
 
 
-def point(where: Point, ladder: Sequence[Step], clock: Timer, device: torch.device) -> dict[str, Any]:
+def point(case: Case, ladder: Sequence[Step], clock: Timer, device: torch.device) -> dict[str, Any]:
     """The measurement of one shape: the benchmark's row of each step, with why it is there, its verdict, and what it changed."""
-    entrants = [_Entrant(step, where) for step in ladder]
-    result = measure.point(where, entrants, clock, device)  # type: ignore[arg-type]
-    sets = BufferSets(where, 1, device)
-    which = check.sample(where.rows).to(device)
-    inputs = {name: t if name == "weight" else t[which].clone() for name, t in sets.first_values().items()}
+    entrants = [_Entrant(step, case) for step in ladder]
+    result = measure.point(case, entrants, clock, device)  # type: ignore[arg-type]
+    sets = BufferSets(case, 1, device)
+    inputs = check.sampled(case, sets.first_values())
     before: torch.Tensor | None = None
     for step, entrant, row in zip(ladder, entrants, result["results"], strict=True):
         row["why"] = step.why
         if row["status"] == "skipped":
             continue
         sets.refresh()
-        returned = entrant.native(where.op)(*sets.arguments(0))
-        outputs = {name: t[which] for name, t in measure.outputs_of(where, returned, sets.tensors(0)).items()}
-        found = judge(where.op, inputs, outputs, contract(where.op))
+        returned = entrant.native(case.op)(*sets.arguments(0))
+        outputs = check.sampled(case, collect(case.operator, sets.tensors(0), returned))
+        found = judge(case.op, inputs, outputs, case.contract)
+        row["verdict"] = "conforms" if found.conforms else "differs"
         if not found.conforms:
             row |= {"status": "wrong", "reason": "; ".join(found.reasons)}
-        row["verdict"] = "conforms" if found.conforms else "differs"
-        row["from_the_step_before"] = _apart(outputs["output"], before)
-        before = outputs["output"].clone()
+        row["from_the_step_before"] = None if before is None else _apart(outputs["output"], before)
+        before = outputs["output"]
     return result
 
 
-def _apart(output: torch.Tensor, before: torch.Tensor | None) -> dict[str, int] | None:
+def _apart(output: torch.Tensor, before: torch.Tensor) -> dict[str, int]:
     """Elements of the sampled rows, those with other bits than the step before gave, and the largest distance in ULP."""
-    if before is None:
-        return None
     ulp = distance(output, before).ulp.abs()
     return {"elements": ulp.numel(), "mismatches": int(ulp.count_nonzero()), "max_ulp": int(ulp.max())}
 
 
-def wrong(document: dict[str, Any]) -> list[str]:
-    """A sentence for each step whose result is wrong."""
-    return [
-        f"{row['provider']} at {point_['rows']} x {point_['width']}: {row['reason']}"
-        for point_ in document["points"]
-        for row in point_["results"]
-        if row["status"] == "wrong"
-    ]
+def table(document: Mapping[str, Any]) -> Table:
+    """A step a row: its microseconds at every shape, and what it adds."""
+    points = document["points"]
+    times: dict[str, list[Entry]] = {}
+    why: dict[str, str] = {}
+    for place, each in enumerate(points):
+        right = [row["us"]["median"] for row in each["results"] if row["status"] == "ok"]
+        for row in each["results"]:
+            mine = times.setdefault(row["provider"], ["-"] * len(points))
+            why[row["provider"]] = row["why"]
+            if row["status"] == "ok":
+                us = row["us"]["median"]
+                mine[place] = Styled(number(us), strong=us == min(right), style="bold green" if us == min(right) else "")
+    heads = ("step", *(f"{each['rows']} x {each['width']}" for each in points), "what it adds")
+    rows = tuple((name, *entries, why[name]) for name, entries in times.items())
+    return Table("fused_add_rmsnorm, bf16: microseconds of every step of the ladder", heads, rows, left=("what it adds",))
 
 
-def skipped(document: dict[str, Any]) -> list[str]:
-    """A sentence for each step that can't take a shape."""
-    return [
-        f"{row['provider']} at {point_['rows']} x {point_['width']}: {row['reason']}"
-        for point_ in document["points"]
-        for row in point_["results"]
-        if row["status"] == "skipped"
-    ]
+def remarks(document: Mapping[str, Any], status: str) -> Iterator[str]:
+    """A sentence for each step that was `wrong` or `skipped` at a shape."""
+    for each in document["points"]:
+        for row in each["results"]:
+            if row["status"] == status:
+                yield f"{row['provider']}, {each['rows']} x {each['width']}: {row['reason']}"

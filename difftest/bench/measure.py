@@ -1,4 +1,4 @@
-"""One point: everyone captured, then timed in turns, then checked. Imports this package and `reference.providers`.
+"""One point: everyone captured, then timed in turns, then checked.
 
 The result is plain data, ready for the file. A provider ends as `ok`, as `wrong` (timed, but its result fails the check),
 or as `skipped`, with the reason.
@@ -16,17 +16,19 @@ from typing import Any
 
 import torch
 
-from difftest.bench import check, plan
+from difftest.bench import check, shapes
 from difftest.bench.buffers import BufferSets, CopyPairs
 from difftest.bench.conditions import uses_pdl
-from difftest.bench.plan import Point
+from difftest.bench.shapes import OURS, head
 from difftest.bench.timer import Captured, Timer
+from difftest.cases.case import Case
+from difftest.run.call import collect
 from reference.contracts import Contract
 from reference.providers import Provider
 
 ROUNDS = 5
-REPLAYS = 3  # a turn; with the rounds, 15 samples
-LONG = 0.02  # seconds; a replay longer than this takes one a turn
+LAUNCHES = 3  # a turn; with the rounds, 15 samples
+LONG = 0.02  # seconds; a launch longer than this takes one a turn
 
 
 class DeviceLost(RuntimeError):
@@ -46,34 +48,29 @@ class _Entry:
     samples: list[float] = field(default_factory=list)  # seconds a call
 
 
-def point(where: Point, providers: Sequence[Provider], timer: Timer, device: torch.device) -> dict[str, Any]:
+def point(case: Case, providers: Sequence[Provider], timer: Timer, device: torch.device) -> dict[str, Any]:
     """Times `providers` and a copy at one point. A provider's failure becomes its row; DeviceLost where all is lost."""
-    calls = plan.calls(where, plan.pool_bytes(timer.free_bytes(), len(providers)))
-    sets = BufferSets(where, calls, device)
+    calls = shapes.calls(case, shapes.pool_bytes(timer.free_bytes(), len(providers)))
+    sets = BufferSets(case, calls, device)
     sets.refresh()
     entries: list[_Entry] = []
     rows: dict[str, dict[str, Any]] = {}
     for provider in providers:
-        entered = _enter(provider, where, sets, timer, device)
+        entered = _enter(provider, case, sets, timer, device)
         if isinstance(entered, _Entry):
             entries.append(entered)
         else:
             rows[provider.name] = entered
-    copies = _enter_copies(where, calls, timer, device) if entries else []
+    copies = _enter_copies(case, calls, timer, device) if entries else []
     _take_turns([*entries, *copies], calls, timer)
-    copy = fastest_copy({entry.name: entry.samples for entry in copies}, where.moved)
+    copy = fastest_copy({entry.name: entry.samples for entry in copies}, case.moved)
     for entry in entries:
-        row = {"provider": entry.name, **_checked(entry, where, sets, timer), **entry.facts}
-        row.update(timing(entry.samples, where.moved))
+        row = {"provider": entry.name, **_checked(entry, case, sets, timer), **entry.facts}
+        row.update(timing(entry.samples, case.moved))
         if copy:
             row["share_of_copy"] = round(row["gbps"] / copy["gbps"], 4)
         rows[entry.name] = {**row, "seconds_to_prepare": round(entry.seconds, 3)}
-    return {**head(where), "calls": calls, "copy": copy, "results": [rows[provider.name] for provider in providers]}
-
-
-def head(where: Point) -> dict[str, Any]:
-    """What names a point in the file, and the bytes that its GB/s divide by."""
-    return {"op": where.op, "dtype": where.dtype, "rows": where.rows, "width": where.width, "bytes": where.moved}
+    return {**head(case), "calls": calls, "copy": copy, "results": [rows[provider.name] for provider in providers]}
 
 
 def timing(samples: Sequence[float], moved: int) -> dict[str, Any]:
@@ -106,15 +103,7 @@ def skipped(name: str, reason: str) -> dict[str, Any]:
 
 def native_call(provider: Provider, op: str) -> Callable:
     """The provider's own form of `op`; our own without the wrapper that returns what was written in place."""
-    return provider.function(op) if provider.name == plan.OURS else provider.native(op)
-
-
-def outputs_of(where: Point, returned: Any, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Output name -> tensor, from what a call returned, or from the buffers that it wrote."""
-    if where.operator.family != "add_norm":
-        return {"output": returned}
-    output, residual = (tensors["input"], tensors["residual"]) if returned is None else returned[:2]
-    return {"output": output, "residual": residual}
+    return provider.function(op) if provider.name == OURS else provider.native(op)
 
 
 def first_line(error: BaseException) -> str:
@@ -132,24 +121,20 @@ def lost(timer: Timer) -> str | None:
     return None
 
 
-def _enter(provider: Provider, where: Point, sets: BufferSets, timer: Timer, device: torch.device) -> _Entry | dict[str, Any]:
+def _enter(provider: Provider, case: Case, sets: BufferSets, timer: Timer, device: torch.device) -> _Entry | dict[str, Any]:
     start = time.perf_counter()
     try:
-        claimed = provider.claims(where.op)
-        reason = (
-            (f"{provider.name} has no {where.op}" if claimed is None else None)
-            or provider.unavailable(device)
-            or provider.refuses(where.op, where.storage, where.width, device)
-        )
+        reason = provider.check(case)
         if reason:
             return skipped(provider.name, reason)
-        native = native_call(provider, where.op)
+        claimed = provider.claims(case.op) or case.contract
+        native = native_call(provider, case.op)
         calls = [partial(native, *sets.arguments(index)) for index in range(sets.count)]
         timer.warm(calls[:2])
         captured = timer.capture(calls)
         facts = {
-            "contract": claimed.code if claimed else "",
-            "in_place": bool(provider.in_place) and where.operator.family == "add_norm",
+            "contract": claimed.code,
+            "in_place": bool(provider.in_place and case.operator.mutated),
             "pdl": uses_pdl(provider.name, device),
         }
         return _Entry(provider.name, captured, sets.refresh, time.perf_counter() - start, claimed, facts)
@@ -157,15 +142,15 @@ def _enter(provider: Provider, where: Point, sets: BufferSets, timer: Timer, dev
         reason = first_line(error)
     why = lost(timer)
     if why:
-        raise DeviceLost(f"{where}: after {provider.name} failed with {reason}: {why}")
+        raise DeviceLost(f"{case}: after {provider.name} failed with {reason}: {why}")
     gc.collect()
     timer.release()
     return skipped(provider.name, reason)
 
 
-def _enter_copies(where: Point, calls: int, timer: Timer, device: torch.device) -> list[_Entry]:
+def _enter_copies(case: Case, calls: int, timer: Timer, device: torch.device) -> list[_Entry]:
     try:
-        pairs = CopyPairs(where.moved, calls, device)
+        pairs = CopyPairs(case.moved, calls, device)
         for copies in pairs.ways.values():
             timer.warm(copies[:1])
         return [_Entry(way, timer.capture(copies), pairs.refresh, 0.0) for way, copies in pairs.ways.items()]
@@ -176,23 +161,23 @@ def _enter_copies(where: Point, calls: int, timer: Timer, device: torch.device) 
 def _take_turns(entries: Sequence[_Entry], calls: int, timer: Timer) -> None:
     by_name = {entry.name: entry for entry in entries}
     timer.wake()
-    for order in plan.turns(list(by_name), ROUNDS):
+    for order in shapes.turns(list(by_name), ROUNDS):
         for name in order:
             entry = by_name[name]
             long = bool(entry.samples) and entry.samples[0] * calls > LONG
-            seconds = timer.turn(entry.captured, 1 if long else REPLAYS, entry.refresh)
+            seconds = timer.turn(entry.captured, 1 if long else LAUNCHES, entry.refresh)
             entry.samples += [each / calls for each in seconds]
 
 
-def _checked(entry: _Entry, where: Point, sets: BufferSets, timer: Timer) -> dict[str, Any]:
-    """Replays once more on fresh values; the first set's result and the last one's are looked at."""
+def _checked(entry: _Entry, case: Case, sets: BufferSets, timer: Timer) -> dict[str, Any]:
+    """Launches once more on fresh values; the first set's result and the last one's are looked at."""
     assert entry.contract is not None
-    timer.replay(entry.captured, entry.refresh)
+    timer.launch(entry.captured, entry.refresh)
     inputs = sets.first_values()
     largest: dict[str, int] = {}
     for index in dict.fromkeys((0, sets.count - 1)):
-        actual = outputs_of(where, entry.captured.outputs[index], sets.tensors(index))
-        ulp, reason = check.wrong(where, inputs, actual, entry.contract)
+        actual = collect(case.operator, sets.tensors(index), entry.captured.outputs[index])
+        ulp, reason = check.wrong(case, inputs, actual, entry.contract)
         largest = {name: max(value, largest.get(name, 0)) for name, value in ulp.items()}
         if reason:
             return {"status": "wrong", "reason": f"call {index}: {reason}", "max_ulp": largest}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from difftest.bench import results
-from difftest.bench.plan import OURS
 from difftest.bench.results import Measured
+from difftest.bench.shapes import OURS
 
 # Told apart with colour-blind eyes too (Okabe and Ito), and a marker each for print.
 _COLOURS = {

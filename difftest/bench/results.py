@@ -1,6 +1,6 @@
 """A result file read back: points, medians, ratios, means. Every number in a table or a README is computed here, from the file.
 
-Ratios are times: ours over a peer's, so below 1 ours is the faster. Imports `difftest.errors` and this package's run.
+Ratios are times: ours over a peer's, so below 1 ours is the faster.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from difftest import jsonl
-from difftest.bench.plan import OURS
 from difftest.bench.run import SCHEMA
+from difftest.bench.shapes import OURS
 from difftest.errors import UsageError
+from difftest.report import jsonl
 
 BEFORE = "numba-kernels/bench/1"  # had `versions` for `environment`
 FEW_ROWS = 128  # a decode step's batch, where launch and latency count
@@ -40,6 +40,11 @@ class Measured:
     def shape(self) -> str:
         """`rows x width`."""
         return f"{self.rows} x {self.width}"
+
+    @property
+    def name(self) -> str:
+        """Operator, dtype and shape."""
+        return f"{self.op} {self.dtype} {self.shape}"
 
     @property
     def fastest_peer(self) -> str | None:

@@ -1,4 +1,4 @@
-"""A whole run: point after point, the document saved after each, whatever stops it. Imports this package."""
+"""A whole run: point after point, the document saved after each, whatever stops it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from difftest import interrupts
-from difftest.bench import measure, plan, timer
+from difftest.bench import measure, shapes, timer
 from difftest.bench.buffers import CopyPairs
 from difftest.bench.host import host
-from difftest.bench.plan import Point
 from difftest.bench.timer import Timer
-from reference.operators import OPERATORS
+from difftest.cases.case import Case
+from reference.operators.declaration import DEFAULT_EPS
 from reference.providers import Provider
 
 SCHEMA = "numba-kernels/bench/2"
@@ -28,17 +28,17 @@ PARTS = ("points", "host")  # of the document: lists with an entry a measurement
 CARD_COPY_BYTES = 2**32  # read and written; large beside any L2
 
 METHOD = (
-    "CUDA graph of N calls over N prepared buffer sets; before each replay, outside the events, every set gets its first "
+    "CUDA graph of N calls over N prepared buffer sets; before each launch, outside the events, every set gets its first "
     "values again and the L2 is written over, then read clean; providers and two ways to copy the same bytes take turns; median "
     "of the samples; GB/s from the fused form's bytes, the weight once a launch; results checked after timing."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Request:
     """What to measure, with whom, until when."""
 
-    points: Sequence[Point]
+    cases: Sequence[Case]
     providers: Sequence[Provider]
     device: torch.device
     named: bool = False  # whether the peers were named, rather than the default
@@ -49,11 +49,11 @@ Save = Callable[[Mapping[str, Any]], None]
 
 
 def run(
-    what: Plan,
+    what: Request,
     clock: Timer,
     about: Mapping[str, Any],
     save: Save = lambda document: None,
-    on_point: Callable[[Point, Mapping[str, Any]], None] = lambda point, result: None,
+    on_point: Callable[[Case, Mapping[str, Any]], None] = lambda case, result: None,
 ) -> dict[str, Any]:
     """Measures every point that the time allows, and returns the document. Ctrl-C, and a lost device, end it early.
 
@@ -68,15 +68,15 @@ def run(
         "method": {
             "timer": METHOD,
             "rounds": measure.ROUNDS,
-            "replays": measure.REPLAYS,
-            "most_calls": plan.MOST_CALLS,
+            "launches": measure.LAUNCHES,
+            "most_calls": shapes.MOST_CALLS,
             "flush_bytes": timer.FLUSH_BYTES,
-            "eps": plan.EPS,
+            "eps": DEFAULT_EPS,
         },
         "card_copy": None,
         "points": [],
         "host": [],
-        "not_run": [str(point) for point in what.points],
+        "not_run": [str(case) for case in what.cases],
     }
 
     def keep() -> None:
@@ -100,62 +100,62 @@ def run(
 
 
 def _measure(
-    what: Plan,
+    what: Request,
     clock: Timer,
     document: dict[str, Any],
     start: float,
     keep: Callable[[], None],
-    on_point: Callable[[Point, Mapping[str, Any]], None],
+    on_point: Callable[[Case, Mapping[str, Any]], None],
 ) -> None:
     document["card_copy"] = _card_copy(clock, what.device)
     keep()
     _build_ahead(what)
-    smallest = plan.smallest(what.points)
-    for point in what.points:
+    smallest = shapes.smallest(what.cases)
+    for case in what.cases:
         if what.time_budget is not None and time.monotonic() - start >= what.time_budget:
             document["stopped"] = "out of time"
             return
         _forget(clock)
         began = time.monotonic()
-        result = _point(what, point, clock)
+        result = _point(what, case, clock)
         result["seconds"] = round(time.monotonic() - began, 2)
         document["points"].append(result)
-        document["not_run"].remove(str(point))
+        document["not_run"].remove(str(case))
         keep()
-        on_point(point, result)
-        if smallest[point.op] == point:
-            document["host"].append(_host(what, point, clock))
+        on_point(case, result)
+        if smallest[case.op] == case:
+            document["host"].append(_host(what, case, clock))
             keep()
 
 
-def _point(what: Plan, point: Point, clock: Timer) -> dict[str, Any]:
+def _point(what: Request, case: Case, clock: Timer) -> dict[str, Any]:
     """The point's result; where it can't be measured at all (no memory, say), everyone is skipped with that reason."""
-    entrants = plan.entrants(point.op, what.providers, what.named)
+    entrants = shapes.entrants(case.op, what.providers, what.named)
     try:
-        return measure.point(point, entrants, clock, what.device)
+        return measure.point(case, entrants, clock, what.device)
     except Exception as error:
-        reason = _reason_or_lost(error, point, clock)
+        reason = _reason_or_lost(error, case, clock)
     skips = [measure.skipped(provider.name, reason) for provider in entrants]
-    return {**measure.head(point), "calls": 0, "copy": None, "results": skips}
+    return {**shapes.head(case), "calls": 0, "copy": None, "results": skips}
 
 
-def _host(what: Plan, point: Point, clock: Timer) -> dict[str, Any]:
+def _host(what: Request, case: Case, clock: Timer) -> dict[str, Any]:
     """The point's host times, of everyone: `flashinfer` too, whose public function is what a user calls."""
     try:
-        return host(point, what.providers, clock, what.device)
+        return host(case, what.providers, clock, what.device)
     except Exception as error:
-        reason = _reason_or_lost(error, point, clock)
-    return {**measure.head(point), "results": [measure.skipped(p.name, reason) for p in what.providers]}
+        reason = _reason_or_lost(error, case, clock)
+    return {**shapes.head(case), "results": [measure.skipped(p.name, reason) for p in what.providers]}
 
 
-def _reason_or_lost(error: Exception, point: Point, clock: Timer) -> str:
+def _reason_or_lost(error: Exception, case: Case, clock: Timer) -> str:
     """An error as a reason, since one point's failure is not the run's. DeviceLost where the device is gone."""
     if isinstance(error, measure.DeviceLost):
         raise error
     reason = measure.first_line(error)
     why = measure.lost(clock)
     if why:
-        raise measure.DeviceLost(f"{point}: {reason}: {why}") from error
+        raise measure.DeviceLost(f"{case}: {reason}: {why}") from error
     return reason
 
 
@@ -176,23 +176,21 @@ def _forget(clock: Timer) -> None:
         torch.compiler.reset()
 
 
-def _build_ahead(what: Plan) -> None:
+def _build_ahead(what: Request) -> None:
     """Builds FlashInfer's CUDA modules side by side: nvcc takes most of a minute for each, and waits for none of the others."""
-    builders: list[Callable[[], object]] = []
     if what.device.type != "cuda":
         return
-    names = {provider.name for provider in what.providers if provider.unavailable(what.device) is None}
-    ops = dict.fromkeys(OPERATORS[point.op] for point in what.points)
-    if "flashinfer-cuda" in names and any(op.family != "gated" for op in ops):
+    runs = {(p.name, c.operator.activation) for c in what.cases for p in what.providers if p.check(c) is None}
+    kinds = [kind for name, kind in runs if name == "flashinfer" and kind]
+    builders: list[Callable[[], object]] = [partial(_activation_module, kind) for kind in kinds]
+    if ("flashinfer-cuda", None) in runs:
         builders.append(lambda: import_module("flashinfer.norm").get_norm_module())
-    if "flashinfer" in names:
-        activations = [op.activation for op in ops if op.activation]
-        builders += [
-            partial(lambda kind: import_module("flashinfer.activation").get_act_and_mul_module(kind), kind)
-            for kind in activations
-        ]
     if len(builders) < 2:
         return
     with ThreadPoolExecutor(len(builders)) as pool:
         for future in [pool.submit(builder) for builder in builders]:
             future.exception()  # a build that fails, fails again where its provider is entered, and is listed there
+
+
+def _activation_module(kind: str) -> object:
+    return import_module("flashinfer.activation").get_act_and_mul_module(kind)

@@ -1,37 +1,19 @@
-"""Tables of a result file, once as plain rows, shown through rich or as Markdown. Imports this package's results and rich."""
+"""Tables of a result file, for a terminal or as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as RichTable
 
 from difftest.bench import results
-from difftest.bench.plan import OURS
 from difftest.bench.results import Measured, Summary
+from difftest.bench.shapes import OURS
+from difftest.report import table
+from difftest.report.table import Entry, Styled, Table
 from difftest.wording import counted
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A value in a table; the best of its row is `strong`."""
-
-    text: str
-    strong: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A title, column heads, and rows; the first column is a name, the others are numbers."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
 
 
 def tables(document: dict[str, Any]) -> list[Table]:
@@ -44,7 +26,7 @@ def tables(document: dict[str, Any]) -> list[Table]:
     host = [(f"{op}, {shape}", times) for op, shape, times in results.host_times(document) if times]
     if host:
         names = _ordered({name for _, times in host for name in times}, results.providers(points))
-        rows = tuple((Cell(what), *_numbers(times, names)) for what, times in host)
+        rows = tuple((what, *numbers(times, names)) for what, times in host)
         found.append(Table("Host time of a call, microseconds", ("call", *names), rows))
     return found
 
@@ -61,13 +43,13 @@ def facts(summary: Summary) -> list[tuple[str, str]]:
         found.append((f"the same, up to {results.FEW_ROWS} rows", f"{summary.mean_few_rows:.3f}"))
     if summary.worst:
         ratio, point = summary.worst
-        found.append(("the same, worst", f"{ratio:.3f} ({_name(point)}, {point.fastest_peer})"))
+        found.append(("the same, worst", f"{ratio:.3f} ({point.name}, {point.fastest_peer})"))
     for what, shares in (("a copy of the same bytes", summary.shares_of_copy), ("the card's copy", summary.shares_of_card)):
         if shares:
             low, at = min(shares, key=lambda pair: pair[0])
             high = max(share for share, _ in shares)
-            found.append((f"our bandwidth / {what}, where 128 MiB or more move", f"{low:.1%} ({_name(at)}) to {high:.1%}"))
-    found += [(f"our time / quack's, {_name(point)}", f"{ratio:.3f}") for ratio, point in summary.wide_to_quack]
+            found.append((f"our bandwidth / {what}, where 128 MiB or more move", f"{low:.1%} ({at.name}) to {high:.1%}"))
+    found += [(f"our time / quack's, {point.name}", f"{ratio:.3f}") for ratio, point in summary.wide_to_quack]
     found += [(f"our host time / {peer}'s, {op}", f"{ratio:.2f}") for op, peer, ratio in summary.host]
     return found
 
@@ -88,21 +70,17 @@ def where(document: dict[str, Any]) -> str:
 
 
 def show(screen: Console, document: dict[str, Any]) -> None:
-    """Everything through rich."""
+    """Everything in a terminal."""
     screen.print(where(document), style="dim", soft_wrap=True)
-    for table in tables(document):
-        drawn = RichTable(title=escape(table.title), title_justify="left", box=box.SIMPLE, header_style="bold")
-        drawn.add_column(table.columns[0], no_wrap=True)
-        for column in table.columns[1:]:
-            drawn.add_column(column.replace("-", "-\n"), justify="right")
-        for row in table.rows:
-            drawn.add_row(*(f"[bold green]{escape(c.text)}[/]" if c.strong else escape(c.text) for c in row))
-        screen.print(drawn)
+    for each in tables(document):
+        # A provider's name breaks where it has a dash, so that ten of them fit a line.
+        broken = Table(each.title, tuple(name.replace("-", "-\n") for name in each.columns), each.rows)
+        screen.print(table.terminal(broken))
     summary = results.summarise(document)
     for what, value in facts(summary):
         screen.print(f"{escape(what)}: [bold]{escape(value)}[/]", soft_wrap=True)
     for name, point, reason in summary.wrong:
-        screen.print(f"[bold red]wrong[/] {escape(name)}, {_name(point)}: {escape(reason)}", soft_wrap=True)
+        screen.print(f"[bold red]wrong[/] {escape(name)}, {point.name}: {escape(reason)}", soft_wrap=True)
     for reason, names in _skips(document).items():
         screen.print(f"[yellow]skipped[/] {escape(', '.join(names))}: {escape(reason)}", soft_wrap=True)
     if document.get("stopped"):
@@ -111,15 +89,25 @@ def show(screen: Console, document: dict[str, Any]) -> None:
 
 
 def markdown(document: dict[str, Any]) -> str:
-    """Everything as Markdown, for a README."""
-    lines = [where(document) + ".", ""]
-    for table in tables(document):
-        lines += [f"**{table.title}**", "", _line(table.columns)]
-        lines.append("|---|" + "---:|" * (len(table.columns) - 1))
-        lines += [_line([f"**{cell.text}**" if cell.strong else cell.text for cell in row]) for row in table.rows]
-        lines.append("")
-    lines += [_line(("measure", "value")), "|---|---|", *(_line(fact) for fact in facts(results.summarise(document)))]
-    return "\n".join(lines) + "\n"
+    """Everything as Markdown, for a page."""
+    summary = Table("", ("measure", "value"), tuple(facts(results.summarise(document))), left=("value",))
+    parts = [*tables(document), summary]
+    return "\n".join([where(document) + ".\n", *(table.markdown(part) for part in parts)])
+
+
+def numbers(values: dict[str, float], names: Sequence[str]) -> list[Entry]:
+    """A value for each name, the smallest strong, and a dash for what has none."""
+    best = min(values.values(), default=None)
+    return [_entry(values[name], values[name] == best) if name in values else "-" for name in names]
+
+
+def _entry(value: float, best: bool) -> Entry:
+    return Styled(number(value), strong=True, style="bold green") if best else number(value)
+
+
+def number(value: float) -> str:
+    """Three significant digits or more."""
+    return f"{value:.2f}" if value < 100 else f"{value:,.1f}"
 
 
 def _times(title: str, points: list[Measured]) -> Table:
@@ -129,28 +117,14 @@ def _times(title: str, points: list[Measured]) -> Table:
         ratio, share = point.ratio(), point.share_of_copy
         rows.append(
             (
-                Cell(point.shape),
-                *_numbers(point.us, names),
-                Cell(f"{ratio:.3f}" if ratio is not None else "-"),
-                Cell(f"{point.gbps[OURS]:,.0f}" if OURS in point.gbps else "-"),
-                Cell(f"{share:.0%}" if share is not None else "-"),
+                point.shape,
+                *numbers(point.us, names),
+                f"{ratio:.3f}" if ratio is not None else "-",
+                f"{point.gbps[OURS]:,.0f}" if OURS in point.gbps else "-",
+                f"{share:.0%}" if share is not None else "-",
             )
         )
     return Table(title, ("rows x width", *names, "ours / best peer", "our GB/s", "of copy"), tuple(rows))
-
-
-def _numbers(values: dict[str, float], names: Sequence[str]) -> list[Cell]:
-    best = min(values.values(), default=None)
-    return [Cell(_number(values[n]), values[n] == best) if n in values else Cell("-") for n in names]
-
-
-def _number(value: float) -> str:
-    """Three significant digits or more."""
-    return f"{value:.2f}" if value < 100 else f"{value:,.1f}"
-
-
-def _name(point: Measured) -> str:
-    return f"{point.op} {point.dtype} {point.shape}"
 
 
 def _ordered(names: set[str], first: Sequence[str]) -> list[str]:
@@ -166,7 +140,3 @@ def _skips(document: dict[str, Any]) -> dict[str, list[str]]:
                 by_name = counts.setdefault(row["reason"], {})
                 by_name[row["provider"]] = by_name.get(row["provider"], 0) + 1
     return {reason: [f"{name} ({counted(count, 'point')})" for name, count in names.items()] for reason, names in counts.items()}
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

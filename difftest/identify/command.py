@@ -6,16 +6,17 @@ from pathlib import Path
 
 import torch
 
-from difftest import options, record
-from difftest import report as screens
-from difftest.candidates import is_file, operators_of, resolve
-from difftest.dtypes import DTYPES
-from difftest.environment import environment, one_line
+from difftest import options
 from difftest.errors import LackingError, UsageError
 from difftest.identify import report
 from difftest.identify.infer import identify as infer
+from difftest.providers.resolve import is_file, operators_of, resolve
+from difftest.report import files as record
+from difftest.report import terminal as screens
+from difftest.run.environment import environment, one_line
 from reference.contracts import Contract
 from reference.contracts import contract as contract_named
+from reference.formats import FORMATS
 from reference.operators import OPERATORS
 from reference.providers import Provider, Unavailable
 
@@ -31,10 +32,10 @@ def identify(
     if len(names) != 1:
         raise UsageError(f"--op: {op!r} names {len(names)} operators; identify takes one")
     which = OPERATORS[names[0]]
-    dtypes = options.names("--dtype", dtype, DTYPES)
+    dtypes = options.names("--dtype", dtype, FORMATS)
     if len(dtypes) != 1:
         raise UsageError(f"--dtype: {dtype!r} names {len(dtypes)} dtypes; identify takes one")
-    storage = DTYPES[dtypes[0]].storage
+    storage = FORMATS[dtypes[0]].torch
     wanted = options.widths(widths)
     options.seed(seed)
     where = options.device(device)

@@ -1,7 +1,4 @@
-"""What may be believed of an implementation, as a function and a contract, and which outputs each belief allows.
-
-Imports torch and `reference`.
-"""
+"""Hypotheses about an implementation, each a function and a contract, and which outputs each allows."""
 
 from __future__ import annotations
 
@@ -9,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from reference.arithmetic import Tensors
-from reference.attainable import activation_interval, attainable, gated_ends, gated_judged
-from reference.contracts import Contract, corners
+from reference.exact.attainable import activation_interval, attainable, gated_ends, gated_judged
+from reference.exact.terms import GatedTerms, terms
+from reference.formats import of
 from reference.operators import OPERATORS, Operator
-from reference.precise import gated_terms
+from reference.operators.contract import Contract, contract_of, corners
+from reference.operators.declaration import Tensors
 
 # PTX ISA, tanh.approx.f32: largest relative error about 2^-11; a tenth more for the "about". FlashInfer's tanh-gelu is
 # made of it, and CuTe kernels make sigmoid(x) of it as (1 + tanh(x / 2)) / 2.
@@ -55,12 +53,14 @@ class Hypothesis:
         if not self.hardware_tanh:
             found = attainable(self.op, inputs, self.contract)
             return {name: Allowed(found.lowest[name], found.highest[name], found.judged[name]) for name in self.op.outputs}
-        terms = gated_terms(self.op, inputs, self.contract)
-        lowest, highest = activation_interval(str(self.op.activation), terms)
-        # act = gate * (1 + tanh) / 2, and tanh = 2 * factor - 1.
-        slack = terms.gate.abs() * (terms.factor - 0.5).abs() * HARDWARE_TANH
-        ends = gated_ends(terms, torch.clamp(lowest - slack, min=0.0), highest + slack)
-        low, high, judged = (t.reshape(terms.shape) for t in (*ends, gated_judged(terms)))
+        found_terms = terms(self.op, inputs, self.contract)
+        assert isinstance(found_terms, GatedTerms)
+        lowest, highest = activation_interval(found_terms)
+        # act = gate * (1 + tanh) / 2, and tanh = 2 * factor - 1. Where the factor is rounded, the interval is its own.
+        scale = 1.0 if found_terms.rounds_factor else found_terms.gate.abs()
+        slack = scale * (found_terms.factor - 0.5).abs() * HARDWARE_TANH
+        ends = gated_ends(found_terms, torch.clamp(lowest - slack, min=0.0), highest + slack)
+        low, high, judged = (t.reshape(found_terms.shape) for t in (*ends, gated_judged(found_terms)))
         return {"output": Allowed(low, high, judged)}
 
     def __str__(self) -> str:
@@ -75,24 +75,25 @@ def codes(op: Operator, dtype: torch.dtype) -> list[Hypothesis]:
 
 def biases(op: Operator, code: str, dtype: torch.dtype) -> list[Hypothesis]:
     """The ways to treat the weight under `code`: as it is, plus 1 in fp32, plus 1 in the storage dtype; the own first."""
-    if op.family == "gated":
+    if not op.vectors:
         return []
-    plain, gemma = sorted((o for o in OPERATORS.values() if o.family == op.family), key=lambda o: o.weight_bias)
-    one = Contract(code, weight_bias=1.0)
-    found = [Hypothesis(plain, Contract(code)), Hypothesis(gemma, one)]
-    if dtype is not torch.float32:
-        found.append(Hypothesis(gemma, replace(one, bias_in_fp32=False)))
+    found = []
+    for other in sorted((o for o in OPERATORS.values() if o.formula == op.formula), key=lambda o: o.weight_bias):
+        own = Hypothesis(other, contract_of(other, code))
+        found.append(own)
+        if other.weight_bias and dtype is not torch.float32:
+            found.append(replace(own, contract=replace(own.contract, bias_in_fp32=False)))
     return sorted(found, key=lambda h: h.op != op)
 
 
 def with_eps(hypothesis: Hypothesis, eps: float) -> Hypothesis:
-    """The same belief with another eps."""
+    """The same hypothesis with another eps."""
     return replace(hypothesis, contract=replace(hypothesis.contract, eps=eps))
 
 
 def other_functions(op: Operator, dtype: torch.dtype) -> list[Hypothesis]:
-    """The other gated operators under every contract: what an implementation may compute by mistake."""
-    others = [o for o in OPERATORS.values() if o.family == op.family == "gated" and o != op]
+    """The other activations of the same tensors under every contract: what an implementation may compute by mistake."""
+    others = [o for o in OPERATORS.values() if o.activation and o.tensors == op.tensors and o.activation != op.activation]
     return [hypothesis for other in others for hypothesis in codes(other, dtype)]
 
 
@@ -100,5 +101,5 @@ def bias_in_words(contract: Contract, dtype: torch.dtype) -> str:
     """`weight bias 0`, `weight bias 1 in fp32`."""
     if contract.weight_bias == 0.0:
         return "weight bias 0"
-    where = "fp32" if contract.bias_in_fp32 else {torch.float16: "fp16", torch.bfloat16: "bf16"}[dtype]
+    where = "fp32" if contract.bias_in_fp32 else of(dtype).name
     return f"weight bias {contract.weight_bias:g} in {where}"

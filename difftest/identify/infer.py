@@ -2,13 +2,11 @@
 
 When is a name certain? When nothing that was observed contradicts it, and at least `MARGIN` elements contradict every
 other corner. Neither is a matter of tolerance: the values that a contract allows are all that sane fp32 arithmetic can
-give (`reference.attainable`), so one element outside them refutes it, whatever order the kernel sums in. The margin is
+give (`reference.exact.attainable`), so one element outside them refutes it, whatever order the kernel sums in. The margin is
 above one only so that no name rests on a handful of elements whose bound some unusual hardware misses. With the rows of
 `probes`, over a thousand elements contradict each wrong corner at width 3, and over ten thousand at width 4096.
 A rounded rstd or a mean over width + 1 shifts whole rows by 2^-9 and 1 / (2 * width), a thousand times and more what
 fp32 explains, so no corner is left uncontradicted, and the answer is "none".
-
-Imports torch, `reference`, and this package.
 """
 
 from __future__ import annotations
@@ -19,16 +17,18 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from difftest.calls import BadOutput, call, kind
+from difftest.cases.case import Case
 from difftest.identify import hypotheses, probes
-from difftest.identify.evidence import Contradiction, Observation, Tally, nearest, tally
 from difftest.identify.hypotheses import EPS_CANDIDATES, Hypothesis, with_eps
-from difftest.implied_rstd import row_evidence
+from difftest.identify.tally import Contradiction, Observation, Tally, nearest, tally
+from difftest.run.call import call
 from difftest.verdict import judge
-from reference.contracts import DEFAULT_EPS, Contract
+from difftest.verdict.rstd_interval import rstd_interval
+from reference.exact.terms import NormTerms, terms
+from reference.formats import of
 from reference.operators import Operator
-from reference.precise import norm_terms
-from reference.providers import Refused
+from reference.operators.contract import Contract, contract_of
+from reference.operators.declaration import DEFAULT_EPS, EPS, RSTD
 
 MARGIN = 16
 OTHER_EPS = 1e-4  # passed in a second call, to see whether eps is listened to
@@ -91,12 +91,12 @@ def identify(
     best = _corner(result, loud)
     if best is None or result.why:
         return result
-    if op.family == "gated":
-        result.found = best.contract
-        _remark(result, loud)
-        return result
-    _biases(result, loud, best)
-    _eps(result, function, best, device, seed)
+    result.found = best.contract
+    if op.vectors:
+        _biases(result, loud, best)
+    if EPS in op.parameters:
+        result.found = None  # until an eps is found too
+        _eps(result, function, best, device, seed)
     _remark(result, loud)
     return result
 
@@ -108,47 +108,19 @@ def _observe(
     seen = []
     for width in widths:
         inputs = {name: t.to(device) for name, t in draw(result.op, result.dtype, width, seed).items()}
-        try:
-            outputs = observe(result.op, function, inputs, eps)
-        except Refused as refused:
-            result.refused[width] = str(refused)
-            continue
-        except BadOutput as error:
-            result.why = f"at width {width} it {error}"
-            continue
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a candidate may raise anything, SystemExit too
-            result.why = f"at width {width} it raised {type(error).__name__}: {error}"
-            continue
-        seen.append(Observation(inputs, outputs, eps))
-        if width not in result.widths:
-            result.widths.append(width)
+        lead = tuple(inputs[result.op.rows[0]].shape[:-1])
+        contract = contract_of(result.op, eps=eps)
+        case = Case(result.op.name, of(result.dtype).name, lead, width, draw.__name__, seed, contract, device=device)
+        called = call(case, function, inputs)
+        if called.refused:
+            result.refused[width] = str(called.error)
+        elif called.failure:
+            result.why = f"at width {width} it {called.failure}" if called.error else f"at width {width}: {called.failure}"
+        else:
+            seen.append(Observation(inputs, called.outputs, eps))
+            if width not in result.widths:
+                result.widths.append(width)
     return seen
-
-
-def observe(op: Operator, function: Function, inputs: dict[str, torch.Tensor], eps: float) -> dict[str, torch.Tensor]:
-    """The outputs by name of one call on copies of `inputs`. BadOutput for another shape, dtype or kind.
-
-    An operator that works in place has written to the memory of those copies, or BadOutput says that it has not.
-    """
-    tensors = {name: tensor.clone() for name, tensor in inputs.items()}
-    handed = {name: tensor.detach() for name, tensor in tensors.items()}
-    returned = call(op, function, handed, Contract(op.codes[0], eps))
-    if inputs["input"].is_cuda:
-        torch.cuda.synchronize(inputs["input"].device)  # a kernel's fault shows here, not in what follows
-    if op.mutated:
-        for name in op.mutated:
-            if handed[name].shape != tensors[name].shape or handed[name].data_ptr() != tensors[name].data_ptr():
-                raise BadOutput(f"rebound {name} to other memory; {op.name} works in place")
-        return {"output": tensors["input"], "residual": tensors["residual"]}
-    rows = inputs["input"]
-    shape = (*rows.shape[:-1], rows.shape[-1] // 2) if op.family == "gated" else tuple(rows.shape)
-    if not isinstance(returned, torch.Tensor):
-        raise BadOutput(f"returned {kind(returned)}, not a tensor")
-    if tuple(returned.shape) != shape or returned.dtype != rows.dtype:
-        raise BadOutput(f"returned {returned.dtype} {tuple(returned.shape)}, not {rows.dtype} {shape}")
-    return {"output": returned.detach()}
 
 
 # --- corners ----------------------------------------------------------------------------------------------------------
@@ -181,7 +153,7 @@ def _corner(result: Identification, seen: list[Observation]) -> Hypothesis | Non
 def _explanations(result: Identification, seen: list[Observation]) -> list[list[Tally]]:
     """Other ways to read the output under the operator's codes: other biases; a hardware tanh in the activation."""
     op, dtype = result.op, result.dtype
-    if op.family != "gated":
+    if op.made_of == RSTD:
         variants = [hypotheses.biases(op, code, dtype) for code in op.codes[: len(hypotheses.codes(op, dtype))]]
         return [tally(by_code, seen) for by_code in zip(*[v[1:] for v in variants], strict=True)]
     if op.activation == "gelu":
@@ -251,9 +223,10 @@ def _measured_eps(best: Hypothesis, seen: list[Observation]) -> float | None:
     """
     lowest, highest = -math.inf, math.inf
     for each in seen:
-        terms = norm_terms(best.op, each.inputs, with_eps(best, 0.0).contract)
-        rows = row_evidence(terms, each.outputs["output"].reshape(terms.hidden.shape))
-        square = terms.mean_square[:, 0]
+        found = terms(best.op, each.inputs, with_eps(best, 0.0).contract)
+        assert isinstance(found, NormTerms)
+        rows = rstd_interval(found, each.outputs["output"].reshape(found.hidden.shape))
+        square = found.mean_square[:, 0]
         usable = torch.isfinite(rows.lowest) & torch.isfinite(rows.highest) & torch.isfinite(rows.bound) & (rows.lowest > -1)
         if not bool(usable.any()):
             continue

@@ -1,7 +1,4 @@
-"""Rows built to tell contracts apart, drawn on the CPU from a seed and then moved: the same bits on every device.
-
-Imports torch and `reference`.
-"""
+"""Rows built to tell contracts apart, drawn on the CPU from a seed and then moved: the same bits on every device."""
 
 from __future__ import annotations
 
@@ -10,8 +7,9 @@ from itertools import combinations
 import torch
 
 from reference.arithmetic import evaluate
-from reference.contracts import corners
 from reference.operators import Operator
+from reference.operators.contract import corners
+from reference.operators.declaration import RSTD
 
 Tensors = dict[str, torch.Tensor]
 
@@ -44,31 +42,31 @@ def telling(op: Operator, dtype: torch.dtype, width: int, seed: int) -> Tensors:
     drawn = _draw(op, DRAWN * rows, width, dtype, generator)
     results = [evaluate(op, drawn, contract)["output"] for contract in corners(op)]
     differing = torch.stack([(a != b).sum(-1) for a, b in combinations(results, 2)]).sum(0)
-    if op.family != "gated":
-        total = torch.stack([drawn[name].float() for name in op.inputs if name != "weight"]).sum(0)
+    if op.made_of == RSTD:
+        total = torch.stack([drawn[name].float() for name in op.rows]).sum(0)
         differing = torch.where(total.square().mean(-1) < LOUD**2 / 2, -1, differing)
     kept = differing.topk(rows).indices
-    return {name: tensor if name == "weight" else tensor[kept].contiguous() for name, tensor in drawn.items()}
+    return {name: tensor if name in op.vectors else tensor[kept].contiguous() for name, tensor in drawn.items()}
 
 
 def quiet(op: Operator, dtype: torch.dtype, width: int, seed: int) -> Tensors:
     """A norm's rows of mean square 1e-7 to 1e-5, so that eps shows; a quarter of the rows that `telling` has."""
     generator = torch.Generator().manual_seed(seed)
     rows = max(LEAST_ROWS // 2, rows_for(width) // 4)
-    values = {name: torch.randn(rows, width, generator=generator) for name in op.inputs if name != "weight"}
+    values = {name: torch.randn(rows, width, generator=generator) for name in op.rows}
     total = torch.stack(tuple(values.values())).sum(0)
     low, high = (torch.tensor(end).log() for end in QUIET)
     target = torch.exp(low + (high - low) * torch.rand(rows, 1, generator=generator))
     scale = (target / total.square().mean(-1, keepdim=True).clamp_min(1e-6)).sqrt()
     scaled = {name: (value * scale).to(dtype) for name, value in values.items()}
-    return {**scaled, "weight": _weight(op, width, dtype, generator)}
+    return {**scaled, **_vectors(op, width, dtype, generator)}
 
 
 def _draw(op: Operator, rows: int, width: int, dtype: torch.dtype, generator: torch.Generator) -> Tensors:
-    if op.family != "gated":
-        values = {name: LOUD * torch.randn(rows, width, generator=generator) for name in op.inputs if name != "weight"}
+    if op.made_of == RSTD:
+        values = {name: LOUD * torch.randn(rows, width, generator=generator) for name in op.rows}
         stored = {name: value.to(dtype) for name, value in values.items()}
-        return {**stored, "weight": _weight(op, width, dtype, generator)}
+        return {**stored, **_vectors(op, width, dtype, generator)}
 
     def uniform(low: float, high: float) -> torch.Tensor:
         return low + (high - low) * torch.rand(rows, width, generator=generator)
@@ -77,9 +75,10 @@ def _draw(op: Operator, rows: int, width: int, dtype: torch.dtype, generator: to
     gate = torch.where(uniform(0.0, 1.0) < 0.75, small, moderate)
     up = torch.exp2(uniform(-1.0, 1.0))
     signs = [torch.where(uniform(-1.0, 1.0) < 0, -1.0, 1.0) for _ in range(2)]
-    return {"input": torch.cat((signs[0] * gate, signs[1] * up), -1).to(dtype)}
+    tensors = op.assemble({"gate": signs[0] * gate, "up": signs[1] * up})
+    return {name: tensor.to(dtype) for name, tensor in tensors.items()}
 
 
-def _weight(op: Operator, width: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    effective = torch.exp2(2.0 * torch.rand(width, generator=generator) - 1.0)
-    return (effective - op.weight_bias).to(dtype)
+def _vectors(op: Operator, width: int, dtype: torch.dtype, generator: torch.Generator) -> Tensors:
+    effective = {name: torch.exp2(2.0 * torch.rand(width, generator=generator) - 1.0) for name in op.vectors}
+    return {name: (value - op.weight_bias).to(dtype) for name, value in effective.items()}

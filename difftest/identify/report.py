@@ -1,23 +1,24 @@
-"""An identification as text and as plain data. Imports rich and this package."""
+"""An identification as text and as plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as RichTable
 
-from difftest.dtypes import of
 from difftest.errors import BAD_USAGE, CONFORMS, DIFFERS, LACKING
-from difftest.identify.evidence import Tally
 from difftest.identify.hypotheses import bias_in_words
 from difftest.identify.infer import MARGIN, Identification
+from difftest.identify.tally import Tally
+from difftest.report.table import Table, terminal
+from reference.formats import of
+from reference.operators.declaration import EPS
 
 SCHEMA = "numba-kernels/identify/1"
-LONGEST = 300  # characters of a reason, which may be a stranger's exception of many lines; the JSON has all of it
+LONGEST = 300  # characters of a reason, which may be a candidate's exception of many lines; the JSON has all of it
 
 
 def shortened(reason: str) -> str:
@@ -36,11 +37,14 @@ def last_line(found: Identification) -> str:
             parts.append(f"first: {found.first}")
         return f"contract: none ({'; '.join(parts)})"
     parts = [f"fp32: {', '.join(found.among)} coincide"] if found.among else []
-    if found.op.family != "gated":
-        parts += [eps_in_words(found), bias_in_words(found.found, found.dtype)]
+    if EPS in found.op.parameters:
+        parts.append(eps_in_words(found))
+    if found.op.vectors:
+        parts.append(bias_in_words(found.found, found.dtype))
+    parts += [f"{name} {value:g} as passed" for name, value in found.found.parameters]
     if found.approximate:
         parts.append(f"activation approximate: {found.approximate} elements only a hardware tanh explains")
-    if found.op.family == "gated" and not parts:
+    if not parts:
         parts.append(f"{found.op.activation} in fp32")
     return f"contract: {found.found.code} ({'; '.join(parts)})"
 
@@ -85,15 +89,13 @@ def show(screen: Console, found: Identification) -> None:
     screen.print(last_line(found), markup=False, soft_wrap=True)
 
 
-def _table(title: str, what: str, labels: Sequence[str], tallies: Sequence[Tally]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=box.SIMPLE)
-    table.add_column(what)
-    for name in ("decisive, agree", "decisive, contradict", "contradicting, of all"):
-        table.add_column(name, justify="right")
-    for label, each in zip(labels, tallies, strict=True):
-        style = "green" if each.fits else ""
-        table.add_row(label, f"{each.agree:,}", f"{each.against:,}", f"{each.contradicting:,}", style=style)
-    return table
+def _table(title: str, what: str, labels: Sequence[str], tallies: Sequence[Tally]) -> RichTable:
+    rows = tuple(
+        (label, f"{each.agree:,}", f"{each.against:,}", f"{each.contradicting:,}")
+        for label, each in zip(labels, tallies, strict=True)
+    )
+    counts = Table(title, (what, "decisive, agree", "decisive, contradict", "contradicting, of all"), rows)
+    return terminal(counts, rows=["green" if each.fits else "" for each in tallies])
 
 
 def document(found: Identification) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def document(found: Identification) -> dict[str, Any]:
         "verdict": "found" if contract else "undecided" if found.undecided else "none",
         "contract": contract.code if contract else None,
         "coincide": list(found.among),
-        "eps": contract.eps if contract and found.op.family != "gated" else None,
+        "eps": contract.eps if contract and EPS in found.op.parameters else None,
         "eps_passed": found.eps_passed,
         "eps_ignored": found.eps_ignored,
         "weight_bias": contract.weight_bias if contract else None,

@@ -1,7 +1,4 @@
-"""From what was observed to a document: distances of pairs, each one's contract, errors against the truth, outliers.
-
-Imports torch, `reference` and `difftest`'s ulp, truth and record.
-"""
+"""From what was observed to a document: distances of pairs, each one's contract, errors against the truth, outliers."""
 
 from __future__ import annotations
 
@@ -11,34 +8,37 @@ from typing import Any
 
 import torch
 
-from difftest import truth, ulp
-from difftest.environment import environment
+from difftest.cases.case import Case
 from difftest.matrix.observe import Answer, Task
-from difftest.matrix.plan import Cell, Plan, by_group
+from difftest.matrix.request import Request, by_group
 from difftest.matrix.run import Observed
-from difftest.truth import Errors
+from difftest.run.environment import environment
+from difftest.verdict import truth, ulp
+from difftest.verdict.truth import Errors
 from reference.contracts import Contract, contract
 from reference.operators import OPERATORS
+from reference.operators.declaration import DEFAULT_EPS
 from reference.oracle import OracleResult, correctly_rounded
 from reference.providers import Provider
 
-SCHEMA = "numba-kernels/matrix/1"
+SCHEMA = "numba-kernels/matrix/2"
+BEFORE = "numba-kernels/matrix/1"  # had `cells` for the cases of a group
 
 Outputs = dict[str, torch.Tensor]
 
 
-def document(plan: Plan, observed: Observed, providers: dict[str, Provider]) -> dict[str, Any]:
+def document(asked: Request, observed: Observed, providers: dict[str, Provider]) -> dict[str, Any]:
     """The whole matrix as plain data; README and the tables say how to read it."""
-    groups = [_group(plan, observed, providers, op, dtype, cells) for (op, dtype), cells in by_group(plan.cells).items()]
+    groups = [_group(asked, observed, providers, cases) for cases in by_group(asked.cases).values()]
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "date": datetime.now(UTC).date().isoformat(),
-        "environment": {**environment(plan.device), "cuda": str(torch.version.cuda or "none")},
+        "environment": {**environment(asked.device), "cuda": str(torch.version.cuda or "none")},
         "request": {
-            "candidates": list(plan.candidates),
-            "against": list(plan.against),
-            "widths": list(plan.widths),
-            "seed": plan.seed,
+            "candidates": list(asked.candidates),
+            "against": list(asked.against),
+            "widths": list(asked.widths),
+            "seed": asked.seed,
         },
         "seconds": round(observed.seconds, 1),
         "interrupted": observed.interrupted,
@@ -49,7 +49,7 @@ def document(plan: Plan, observed: Observed, providers: dict[str, Provider]) -> 
                 "not_run": observed.not_run.get(name, 0),
                 "seconds": observed.seconds_by_name.get(name),
             }
-            for name in plan.names
+            for name in asked.names
         },
         "groups": groups,
     }
@@ -64,18 +64,17 @@ def verdict(found: dict[str, Any]) -> str:
     return "conforms" if any(each["follows"] for each in members) else "no evidence"
 
 
-def _group(
-    plan: Plan, observed: Observed, providers: dict[str, Provider], op: str, dtype: str, cells: Sequence[Cell]
-) -> dict[str, Any]:
-    oracle = _Oracle(plan.device)
+def _group(asked: Request, observed: Observed, providers: dict[str, Provider], cases: Sequence[Case]) -> dict[str, Any]:
+    op, dtype = cases[0].op, cases[0].dtype
+    oracle = _Oracle()
     members: dict[str, Any] = {}
     to_truth: dict[str, Errors] = {}
-    outputs: dict[str, dict[Cell, Outputs]] = {}
-    for name in plan.names:
-        answers = {task: said for task, said in observed.answers.get(name, {}).items() if (task.op, task.dtype) == (op, dtype)}
+    outputs: dict[str, dict[Case, Outputs]] = {}
+    for name in asked.names:
+        answers = {task: said for task, said in observed.answers.get(name, {}).items() if task.group == (op, dtype)}
         if not answers:
             continue
-        outputs[name] = {task.cell: torch.load(said["file"]) for task, said in answers.items() if task.cell and "file" in said}
+        outputs[name] = {task.case: torch.load(said["file"]) for task, said in answers.items() if "file" in said}
         member = members[name] = _member(providers[name], op, answers)
         exact, own = contract(op), _own(providers[name], op, member)
         for key, against in (("errors", exact), ("errors_in_contract", own)):
@@ -86,9 +85,9 @@ def _group(
     return {
         "op": op,
         "dtype": dtype,
-        "cells": [cell.to_json() for cell in cells],
+        "cases": [case.to_json() for case in cases],
         "providers": members,
-        "pairs": [_pair(a, b, outputs.get(a, {}), outputs.get(b, {})) for a, b in plan.pairs if a in members and b in members],
+        "pairs": [_pair(a, b, outputs.get(a, {}), outputs.get(b, {})) for a, b in asked.pairs if a in members and b in members],
         "outliers": {name: truth.sentence(name, to_truth) for name in truth.outliers(to_truth)},
     }
 
@@ -126,20 +125,20 @@ def _own(provider: Provider, op: str, member: dict[str, Any]) -> Contract:
     """The contract found, else the one claimed, else the operator's first."""
     identified = member["identified"]
     if member["follows"] and identified["weight_bias"] == OPERATORS[op].weight_bias:
-        eps = 1e-6 if identified["eps"] is None else identified["eps"]
+        eps = DEFAULT_EPS if identified["eps"] is None else identified["eps"]
         return Contract(member["follows"], eps, identified["weight_bias"], identified["bias_in_fp32"])
     return provider.claims(op) or contract(op)
 
 
-def _pair(a: str, b: str, first: dict[Cell, Outputs], second: dict[Cell, Outputs]) -> dict[str, Any]:
-    """Two implementations over the cells that both answered: counts over `output`, and of `residual` apart."""
+def _pair(a: str, b: str, first: dict[Case, Outputs], second: dict[Case, Outputs]) -> dict[str, Any]:
+    """Two implementations over the cases that both answered: counts over `output`, and of `residual` apart."""
     found: dict[str, Any] = {"a": a, "b": b}
     for name in ("output", "residual"):
         elements = mismatches = most = classes = 0
-        for cell in first.keys() & second.keys():
-            if name not in first[cell]:
+        for case in first.keys() & second.keys():
+            if name not in first[case]:
                 continue
-            away = ulp.distance(first[cell][name], second[cell][name])
+            away = ulp.distance(first[case][name], second[case][name])
             size = away.ulp.abs()
             elements += size.numel()
             most = max(most, int(size.max()) if size.numel() else 0)
@@ -158,18 +157,17 @@ def _pair(a: str, b: str, first: dict[Cell, Outputs], second: dict[Cell, Outputs
 
 
 class _Oracle:
-    """The right results of a group's cells, each asked for once a contract."""
+    """The right results of a group's cases, each asked for once a contract."""
 
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self._known: dict[tuple[Cell, Contract], OracleResult] = {}
+    def __init__(self) -> None:
+        self._known: dict[tuple[Case, Contract], OracleResult] = {}
 
     def against(
-        self, outputs: dict[Cell, Outputs], held_to: Contract
+        self, outputs: dict[Case, Outputs], held_to: Contract
     ) -> Iterator[tuple[torch.Tensor, OracleResult, dict[str, torch.Tensor]]]:
-        """Output, truth and inputs of each cell."""
-        for cell, found in outputs.items():
-            inputs = cell.inputs(self.device)
-            if (cell, held_to) not in self._known:
-                self._known[cell, held_to] = correctly_rounded(cell.op, inputs, held_to)
-            yield found["output"], self._known[cell, held_to], inputs
+        """Output, truth and inputs of each case."""
+        for case, found in outputs.items():
+            inputs = case.inputs(case.device)
+            if (case, held_to) not in self._known:
+                self._known[case, held_to] = correctly_rounded(case.op, inputs, held_to)
+            yield found["output"], self._known[case, held_to], inputs

@@ -1,8 +1,7 @@
-"""The matrix form of `difftest`: options in, an exit status out. Imports this package."""
+"""The matrix form of `difftest`: options in, an exit status out."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,15 +10,19 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from difftest import errors, options, record, regimes, report
-from difftest.candidates import resolve
-from difftest.dtypes import DTYPES
-from difftest.environment import environment, one_line
+from difftest import errors, options
+from difftest.cases import regimes
 from difftest.errors import UsageError
-from difftest.matrix import analyse, file, page, plan, plots, run, tables
+from difftest.matrix import analyse, file, page, plots, request, run, tables
 from difftest.matrix.observe import Task, tasks
+from difftest.providers.resolve import resolve
+from difftest.report import terminal
+from difftest.report.files import write_each, write_text
+from difftest.run import pool
+from difftest.run.environment import environment, one_line
 from difftest.wording import counted
 from reference import providers
+from reference.formats import FORMATS
 from reference.operators import OPERATORS
 
 # Processes at a time. On a GPU most of their time is compiling, on the host; on a CPU each fills a core.
@@ -49,7 +52,7 @@ def matrix(
     *,
     ops: str,
     dtypes: str,
-    widths: str | None,
+    widths: str,
     rows: str,
     regime_names: str,
     candidate: str,
@@ -65,26 +68,26 @@ def matrix(
     Without references the candidates are compared with each other.
     0; 1 where one fails or does not follow the contract that it claims; 2 and 3 as everywhere.
     """
-    wanted = list(plan.WIDTHS) if widths is None else options.widths(widths)
+    wanted, where = options.widths(widths), options.device(device)
     options.seed(seed)
     options.at_least("--workers", workers or 0, 0)
     options.at_least("--time-budget", time_budget or 0.0, 0.0)
-    cells = plan.cells(
+    cases = request.cases(
         options.names("--ops", ops, OPERATORS) if ops else list(OPERATORS),
-        options.names("--dtypes", dtypes, DTYPES),
+        options.names("--dtypes", dtypes, FORMATS),
         wanted,
         options.whole_numbers("--rows", rows, 1) if rows else None,
         options.names("--regimes", regime_names, regimes.REGIMES) if regime_names else None,
         seed,
+        where,
     )
-    if not cells:
+    if not cases:
         raise UsageError("--regimes: none of them applies to the operators asked for, so there is no case to run")
-    where = options.device(device)
     candidates = names("--candidate", candidate)
-    asked = plan.Plan(
+    asked = request.Request(
         candidates,
         names("--against", against) if against else candidates,
-        cells,
+        cases,
         wanted,
         where,
         seed,
@@ -94,9 +97,9 @@ def matrix(
     if not asked.pairs:
         raise UsageError("--candidate: a matrix needs two different implementations")
     files.check()
-    options.memory_for(max(cell.rows * cell.width for cell in cells))
-    screen = report.console()
-    calls = len(tasks(cells, wanted))
+    options.memory_for(max(case.rows * case.width for case in cases))
+    screen = terminal.console()
+    calls = len(tasks(cases, wanted))
     screen.print(
         f"{counted(len(asked.names), 'implementation')}, {counted(len(asked.pairs), 'pair')}, {counted(calls, 'call')} of each",
         markup=False,
@@ -107,9 +110,9 @@ def matrix(
         document = analyse.document(asked, observed, {name: resolve(name) for name in asked.names})
     tables.show(screen, document)
     status = _close(screen, document)
-    record.write_each(
+    write_each(
         (files.json, lambda path: file.write(path, document)),
-        (files.markdown, lambda path: record.write_text(path, page.page(document, str(files.json or "RESULT.json")))),
+        (files.markdown, lambda path: write_text(path, page.page(document, str(files.json or "RESULT.json")))),
         (files.plots, lambda folder: plots.write(folder, document)),
     )
     return status
@@ -124,7 +127,7 @@ def _progress(total: int) -> Iterator[Callable[[str, Task], None]]:
 
 
 def _jobs(device: str) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = pool.cores()
     return max(1, min(MOST_JOBS, cores // 2 if device.startswith("cuda") else cores))
 
 
@@ -138,7 +141,7 @@ def _close(screen: Any, document: dict[str, Any]) -> int:
         "differs": "an implementation failed, or does not follow the contract that it claims",
         "no evidence": "no contract was found",
     }[verdict]
-    style = report.STYLE[verdict]
+    style = terminal.STYLE[verdict]
     screen.print(
         f"[{style}]{verdict}[/]: {why}; {counted(len(usable), 'implementation')}, {compared:,} elements compared in pairs, "
         f"{document['seconds']:g} s{_early(document)}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from difftest import jsonl
-from difftest.matrix.analyse import SCHEMA
+from difftest.matrix.analyse import BEFORE, SCHEMA
+from difftest.report import jsonl
 
 _GROUP = ("op", "dtype")
 _PARTS = ("groups", "members", "pairs")
@@ -19,7 +19,7 @@ def write(path: Path, document: dict[str, Any]) -> None:
 
 def read(option: str, path: Path) -> dict[str, Any]:
     """A matrix's document. UsageError for a file that holds none."""
-    document = jsonl.read(option, path, SCHEMA, "the result of a matrix")
+    document = jsonl.read(option, path, SCHEMA, "the result of a matrix", older=[BEFORE])
     return _nested(document) if "pairs" in document else document
 
 

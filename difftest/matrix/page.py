@@ -1,10 +1,11 @@
-"""The page "Who rounds where", made from a matrix's document alone. Imports `reference.claims` and this package's tables."""
+"""The page "Who rounds where", made from a matrix's document and the table of claims."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from difftest.matrix import tables
+from difftest.report.table import Table, markdown
 from reference.claims import CLAIMS
 
 _INTRODUCTION = """# Who rounds where
@@ -40,14 +41,14 @@ def page(document: dict[str, Any], source: str) -> str:
         f"Measured on {document['date']}, {where['device']}, CUDA {where['cuda']}, Python {where['python']}, "
         f"torch {where['torch']}, in {document['seconds']:g} s: {', '.join(versions)}.\n"
     )
-    parts = [_INTRODUCTION.format(source=source), measured, "## Contracts\n", tables.markdown(tables.contracts(document))]
+    parts = [_INTRODUCTION.format(source=source), measured, "## Contracts\n", markdown(tables.contracts(document))]
     found = tables.findings(document)
     if found:
         parts.append("## Findings\n\n" + "\n".join(f"- {text}" for text in found) + "\n")
     parts += ["## Read in the sources\n", _claims(document), _HOW]
     for group in document["groups"]:
         parts.append(f"## {group['op']}, {group['dtype']}\n")
-        parts += [tables.markdown(table) for table in (tables.distances(group), tables.errors(group)) if table.rows]
+        parts += [markdown(each) for each in (tables.distances(group), tables.errors(group)) if each.rows]
     left_out = tables.left_out(document)
     if left_out:
         parts.append("## Left out\n\n" + "\n".join(f"- {text}" for text in left_out) + "\n")
@@ -68,7 +69,7 @@ def _claims(document: dict[str, Any]) -> str:
         note += "" if claim.bias_in_fp32 else "the bias is added in the weight's dtype"
         rows.append((claim.library, ", ".join(claim.ops), claim.code, seen, claim.source, note))
     heads = ("library", "operators", "contract", "outputs agree", "source", "note")
-    return tables.markdown(tables.Table("Claims", heads, tuple(rows)))
+    return markdown(Table("Claims", heads, tuple(rows), names=len(heads)))
 
 
 # Providers whose claim is another row of the table than their own name.

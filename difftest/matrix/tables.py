@@ -1,33 +1,22 @@
-"""A matrix's document as tables: once as plain rows, shown through rich or as Markdown. Imports rich."""
+"""A matrix's document as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table as RichTable
 
-from difftest.truth import LEVELS
+from difftest.report import table
+from difftest.report.table import Table
+from difftest.verdict.truth import LEVELS
 from difftest.wording import counted
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A title, column heads and rows of text; the first column is a name."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def tables(document: dict[str, Any]) -> list[Table]:
     """Contracts, then for each operator and dtype the distances and the errors."""
     found = [contracts(document)]
     for group in document["groups"]:
-        found += [table for table in (distances(group), errors(group)) if table.rows]
+        found += [each for each in (distances(group), errors(group)) if each.rows]
     return found
 
 
@@ -36,9 +25,9 @@ def contracts(document: dict[str, Any]) -> Table:
     ops = list(dict.fromkeys(group["op"] for group in document["groups"]))
     rows = []
     for name in document["providers"]:
-        cells = [_contract(document, name, op) for op in ops]
-        if any(cell != "-" for cell in cells):
-            rows.append((name, *cells))
+        codes = [_contract(document, name, op) for op in ops]
+        if any(code != "-" for code in codes):
+            rows.append((name, *codes))
     return Table("Contracts, as identified from outputs", ("implementation", *ops), tuple(rows))
 
 
@@ -162,25 +151,10 @@ def left_out(document: dict[str, Any]) -> list[str]:
     return found
 
 
-def markdown(table: Table) -> str:
-    """A table as Markdown, titled in bold."""
-    lines = [f"**{table.title}**", "", _line(table.columns), _line(["---", *["---:"] * (len(table.columns) - 1)])]
-    return "\n".join([*lines, *map(_line, table.rows)]) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
 def show(screen: Console, document: dict[str, Any]) -> None:
     """Every table, then the findings and what was left out."""
-    for table in tables(document):
-        shown = RichTable(title=table.title, title_justify="left", title_style="bold", header_style="bold", box=box.SIMPLE)
-        for index, column in enumerate(table.columns):
-            shown.add_column(column, justify="right" if index else "left", overflow="fold")
-        for row in table.rows:
-            shown.add_row(*row)
-        screen.print(shown, markup=False)
+    for each in tables(document):
+        screen.print(table.terminal(each, fold=True))
     for text in findings(document):
         screen.print(text, style="bold red", markup=False, soft_wrap=True)
     for text in left_out(document):

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from difftest import errors, extras, record
+from difftest import errors
 from difftest.errors import UsageError
 from difftest.matrix import file, page
 from difftest.pages import speed
 from difftest.pages.blocks import filled
 from difftest.pages.sources import MATRIX, ROOT, need_pages
+from difftest.report import files
 
 WHO_ROUNDS_WHERE = ROOT / "docs" / "who-rounds-where.md"
 
@@ -43,10 +44,10 @@ def docs(*, check: bool) -> int:
     drawings = speed.stale_plots()
     if not check:
         if drawings:
-            extras.need("docs", "matplotlib")
+            files.need("docs", "matplotlib")
             speed.draw_plots()
         for path, text in wrong:
-            record.write_text(path, text)
+            files.write_text(path, text)
     said = "not what the data says; run python cli.py docs" if check else "written"
     for path in (*(path for path, _ in wrong), *drawings):
         click.echo(f"{path.relative_to(ROOT)}: {said}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from difftest.pages.markdown import table
+from difftest.report.table import Table, markdown
 from numba_kernels import tuning
+from numba_kernels.kernels.config import NormOperation
+from numba_kernels.kernels.reduction import row_tree
 
 WIDTHS = (3, 111, 128, 1024, 4096, 16384, 33333, 65536, 131072, 262144, 1048576)
 ROWS = 4096
@@ -14,23 +16,17 @@ H200 = tuning.Target("sm_90", shared_bytes=232448, processors=132, clusters=16, 
 
 def forms(page: Path) -> str:
     """The kernel that the add-norms get: bf16, contiguous and aligned, on an H200."""
+    operation = NormOperation(True, "bf16", "bf16", rounds_sum=False, rounds_norm=False, weight_bias=0.0)
     rows = []
     for width in WIDTHS:
-        tree = tuning.row_tree(width, 2)
-        spec = tuning.norm_spec(
-            width,
-            ROWS,
-            H200,
-            adds_residual=True,
-            storage="bf16",
-            weight="bf16",
-            access=tuning.access_bytes(tree.leaf, 2),
-            weight_access=tuning.access_bytes(tree.leaf, 2),
-            pdl=True,
-        )
-        where = {"memory": "read twice", "shared": "shared memory"}.get(spec.row_in, spec.row_in)
-        share = f"{spec.rows} rows a block" if spec.rows > 1 else f"{spec.cluster} block{'s' if spec.cluster > 1 else ''} a row"
-        tree_size = f"{tree.leaf} x {tree.chain} x 32 x {tree.segments}"
-        rows.append((f"{width:,}", tree_size, where, share, f"{spec.threads}", f"{spec.access}"))
-    heads = ("width", "leaf x chain x lanes x segments", "the row waits in", "share", "threads a block", "bytes an access")
-    return table(heads, rows)
+        tree = row_tree(width, 2)
+        access = tuning.access_bytes(tree.vector, 2)
+        config = tuning.norm_config(operation, width, ROWS, H200, access=access, weight_access=access, pdl=True)
+        where = {"memory": "read twice", "shared": "shared memory"}.get(config.row_in, config.row_in)
+        blocks = f"{config.cluster} block{'s' if config.cluster > 1 else ''} a row"
+        share = f"{config.rows_per_block} rows a block" if config.rows_per_block > 1 else blocks
+        shape = f"{tree.vector} x {tree.vectors_per_lane} x 32 x {tree.tiles}"
+        rows.append((f"{width:,}", shape, where, share, f"{config.threads}", f"{config.access}"))
+    tree_of = "vector x vectors a lane x lanes x warp tiles"
+    heads = ("width", tree_of, "the row waits in", "share", "threads a block", "bytes an access")
+    return markdown(Table("", heads, tuple(rows), names=4))

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import numba_kernels
-from difftest.pages.markdown import table
+from difftest.report.table import Table, markdown
 from reference.claims import CLAIMS, Claim, libraries
 from reference.operators import OPERATORS, Operator
 
@@ -17,7 +17,7 @@ WHERE_TESTED = {"cpu": "its outputs, on a CPU", "gpu": "its outputs, on a GPU", 
 def operators(page: Path) -> str:
     """Every operator: signature, formula, shapes, what is written in place, contracts."""
     heads = ("operator", "formula", "shapes", "written in place", "contracts")
-    return table(heads, [_operator(op) for op in OPERATORS.values()])
+    return markdown(Table("", heads, tuple(_operator(op) for op in OPERATORS.values()), names=len(heads)))
 
 
 def _operator(op: Operator) -> tuple[str, ...]:
@@ -44,14 +44,14 @@ def _plain(value: object) -> str:
 
 
 def _shapes(op: Operator) -> str:
-    rows = [name for name in op.inputs if name != "weight"]
-    twice = op.family == "gated"
-    shapes = [f"{', '.join(f'`{name}`' for name in rows)}: (…, {'2 · ' if twice else ''}width)"]
-    if "weight" in op.inputs:
-        shapes.append("`weight`: (width,)")
+    """Each tensor's shape, those of one shape together; then the output's, where it is one of its own."""
+    by_shape: dict[str, list[str]] = {}
+    for name in op.inputs:
+        row = "width" if op.row_length(name, 1) == 1 else f"{op.row_length(name, 1)} · width"
+        by_shape.setdefault(f"({row},)" if name in op.vectors else f"(…, {row})", []).append(name)
     if not op.mutated:
-        shapes.append("`out`: (…, width)")
-    return "; ".join(shapes)
+        by_shape.setdefault("(…, width)", []).append("out")
+    return "; ".join(f"{', '.join(f'`{name}`' for name in names)}: {shape}" for shape, names in by_shape.items())
 
 
 def claims(page: Path) -> str:
@@ -62,7 +62,7 @@ def claims(page: Path) -> str:
     for library in dict.fromkeys(claim.library for claim in CLAIMS):
         mine = [claim for claim in CLAIMS if claim.library == library]
         rows.append((library, *(_codes(mine, group) for group in groups), _tested(mine)))
-    return table(heads, rows)
+    return markdown(Table("", heads, tuple(rows), names=len(heads)))
 
 
 def _groups_that_agree() -> list[tuple[str, ...]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from difftest.bench import plots, results, tables
-from difftest.bench.plan import OURS
+from difftest.bench import ladder, plots, results, tables
 from difftest.bench.results import Measured
+from difftest.bench.shapes import OURS
 from difftest.pages import sources
-from difftest.pages.markdown import table
-from difftest.pages.sources import BENCH, CONTRACTS, FIRST_CALL, LADDER, PLOTS, PROFILE, TUNING
+from difftest.pages.sources import BENCH, CONTRACTS, EMULATOR, FIRST_CALL, LADDER, PLOTS, PROFILE, TUNING
+from difftest.report.table import Table, markdown
 
 PLOTTED = ("fused_add_rmsnorm", "bf16")
 AXES = ("width", "rows")
@@ -39,7 +40,7 @@ def headline(page: Path) -> str:
     rows = [_headline_row(points[key]) for key in FIVE if key in points]
     heads = ("bf16, rows x width", "microseconds", "fastest peer", "ours / that", "torch.compile", "GB/s", "of a copy's")
     found = results.summarise(document)
-    said = f"{tables.where(document)}.\n\n{table(heads, rows, right=True)}\n"
+    said = f"{tables.where(document)}.\n\n{_numbers(heads, rows)}\n"
     if found.mean is None or found.worst is None:
         return said
     worst, at = found.worst
@@ -55,10 +56,10 @@ def _headline_row(point: Measured) -> tuple[str, ...]:
     compiled = point.us.get("torch-compile")
     return (
         f"`{point.op}` {point.shape}",
-        f"{point.us[OURS]:.2f}",
-        f"{point.us[peer]:.2f} ({peer})" if peer else "-",
+        tables.number(point.us[OURS]),
+        f"{tables.number(point.us[peer])} ({peer})" if peer else "-",
         f"{ratio:.3f}" if ratio is not None else "-",
-        f"{compiled:.2f}" if compiled is not None else "-",
+        tables.number(compiled) if compiled is not None else "-",
         f"{point.gbps[OURS]:,.0f}",
         f"{share:.0%}" if share is not None else "-",
     )
@@ -107,22 +108,10 @@ def _plotted() -> dict[str, Any] | None:
     return {**document, "points": [point for point in document["points"] if (point["op"], point["dtype"]) == PLOTTED]}
 
 
-def ladder(page: Path) -> str:
+def steps(page: Path) -> str:
     """Microseconds of every step of the ladder of norm kernels."""
     document = sources.latest(LADDER)
-    if not document:
-        return sources.not_yet(LADDER)
-    points = document["points"]
-    by_step: dict[str, list[str]] = {}
-    why: dict[str, str] = {}
-    for number, point in enumerate(points):
-        for row in point["results"]:
-            entries = by_step.setdefault(row["provider"], ["-"] * len(points))
-            entries[number] = f"{row['us']['median']:.2f}" if row["status"] == "ok" else "-"
-            why[row["provider"]] = row["why"]
-    rows = [(name, *times, why[name]) for name, times in by_step.items()]
-    heads = ("step", *(f"{point['rows']} x {point['width']}" for point in points), "what it adds")
-    return f"{tables.where(document)}; microseconds.\n\n{table(heads, rows)}"
+    return f"{tables.where(document)}.\n\n{markdown(ladder.table(document))}" if document else sources.not_yet(LADDER)
 
 
 def contract_costs(page: Path) -> str:
@@ -137,7 +126,7 @@ def contract_costs(page: Path) -> str:
         shape = f"{point['rows']} x {point['width']}"
         rows.append((point["op"], point["dtype"], shape, f"{default} {point['us'][default]:.2f}", ratios))
     heads = ("operator", "dtype", "rows x width", "default, microseconds", "others, times that")
-    return f"{tables.where(document)}.\n\n{table(heads, rows)}"
+    return f"{tables.where(document)}.\n\n{_words(heads, rows)}"
 
 
 def first_calls(page: Path) -> str:
@@ -150,7 +139,7 @@ def first_calls(page: Path) -> str:
         for each in document["first_calls"]
     ]
     heads = ("first call in a process, seconds", "kernel compiled", "machine code from the disk cache")
-    return f"{tables.where(document)}.\n\n{table(heads, rows)}"
+    return f"{tables.where(document)}.\n\n{_words(heads, rows)}"
 
 
 def profile(page: Path) -> str:
@@ -162,7 +151,7 @@ def profile(page: Path) -> str:
         (each["kernel"], *(_counted(each["metrics"], *names) for names in _COUNTERS.values())) for each in document["profiles"]
     ]
     heads = ("kernel", *_COUNTERS)
-    return f"{document['card']['name']}, {document['command']}, {document['date']}.\n\n{table(heads, rows, right=True)}"
+    return f"{document['card']['name']}, {document['command']}, {document['date']}.\n\n{_numbers(heads, rows)}"
 
 
 # Column -> the counter's name, and the units that it comes in with what each is worth.
@@ -185,6 +174,21 @@ def _counted(metrics: dict[str, float], name: str, units: dict[str, float]) -> s
     return "-"
 
 
+def emulator(page: Path) -> str:
+    """Rows a second of the CPU emulator beside Numba's own simulator."""
+    document = sources.latest(EMULATOR)
+    if not document:
+        return sources.not_yet(EMULATOR)
+    where = document["environment"]
+    rows = [
+        (each["what"], f"{each['rows_per_second']:,.0f}", f"{each['first_launch']:.2f}" if each["first_launch"] else "-")
+        for each in document["speeds"]
+    ]
+    what = f"RMSNorm, width {document['width']}, {document['threads']} threads a block"
+    heads = (what, "rows a second", "first launch, seconds")
+    return f"{where['device']}, numba {where['numba']}, {document['date']}.\n\n{_numbers(heads, rows)}"
+
+
 def tuning(page: Path) -> str:
     """The chosen form of every measured point beside its fastest variant."""
     document = sources.latest(TUNING)
@@ -196,6 +200,14 @@ def tuning(page: Path) -> str:
         best = min(times, key=times.__getitem__)
         chosen = times[point["chosen"]]
         where = f"{point['op']} {point['dtype']} {point['rows']} x {point['width']}"
-        rows.append((where, point["chosen"], f"{chosen:.2f}", best, f"{times[best]:.2f}", f"{chosen / times[best]:.3f}"))
-    heads = ("call", "chosen form", "microseconds", "fastest variant", "microseconds", "chosen / fastest")
-    return f"{tables.where(document)}.\n\n{table(heads, rows)}"
+        rows.append((where, tables.number(chosen), best, tables.number(times[best]), f"{chosen / times[best]:.3f}"))
+    heads = ("call", "chosen, microseconds", "fastest variant", "microseconds", "chosen / fastest")
+    return f"{tables.where(document)}.\n\n{markdown(Table('', heads, tuple(rows), left=heads[2:3]))}"
+
+
+def _words(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    return markdown(Table("", heads, tuple(rows), names=len(heads)))
+
+
+def _numbers(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    return markdown(Table("", heads, tuple(rows)))

@@ -1,35 +1,5 @@
-"""Kernels written in ``numba.cuda`` on a machine without a GPU: the same source, every lane of every warp, checked.
+"""The emulator's old name, until nothing imports it."""
 
-A kernel's source is rewritten into a Numba generator in which barriers, shuffles and votes are yields (rewrite.py), and a
-driver runs each thread from one wait to the next (driver.py). Imports neither torch nor the rest of the package.
-"""
-
-from .errors import (
-    CompileError,
-    DataRace,
-    DivergentBarrier,
-    DivergentCollective,
-    KernelException,
-    MaskError,
-    NeverTrue,
-    OutOfBounds,
-    ReplayError,
-    UninitializedRead,
-    UnsupportedKernel,
-)
-from .launch import ReplayKernel
-
-__all__ = [
-    "CompileError",
-    "DataRace",
-    "DivergentBarrier",
-    "DivergentCollective",
-    "KernelException",
-    "MaskError",
-    "NeverTrue",
-    "OutOfBounds",
-    "ReplayError",
-    "ReplayKernel",
-    "UninitializedRead",
-    "UnsupportedKernel",
-]
+from ..emulator import *  # noqa: F403
+from ..emulator import EmulatedKernel as ReplayKernel  # noqa: F401
+from ..emulator import EmulatorError as ReplayError  # noqa: F401

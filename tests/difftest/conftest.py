@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import cli
+from difftest import cli
 
 BROKEN = Path(__file__).parent / "broken"
 

@@ -38,20 +38,20 @@ class FakeTimer:
         self.log.append(("capture", name_of(calls[0]), len(calls)))
         return Recorded(calls)
 
-    def replay(self, captured, refresh):
+    def launch(self, captured, refresh):
         refresh()
         captured.run()
 
-    def turn(self, captured, replays, refresh):
+    def turn(self, captured, launches, refresh):
         self.turns += 1
         if self.stop_after is not None and self.turns > self.stop_after:
             raise KeyboardInterrupt
         name = name_of(captured.calls[0])
-        self.log.append(("turn", name, replays))
-        for _ in range(replays):
+        self.log.append(("turn", name, launches))
+        for _ in range(launches):
             refresh()
             captured.run()
-        return [len(captured.calls) * self.microseconds.get(name, 1.0) / 1e6] * replays
+        return [len(captured.calls) * self.microseconds.get(name, 1.0) / 1e6] * launches
 
     def wake(self):
         self.log.append(("wake", "", 0))
@@ -80,13 +80,10 @@ class FakeProvider:
         self._code, self._fault, self._lacks, self._refusal = code, fault, lacks, refusal
 
     def claims(self, op):
-        return None if op in self._lacks else contract(op, self._code if operator(op).family == "add_norm" else "")
+        return None if op in self._lacks else contract(op, self._code if operator(op).mutated else "")
 
-    def unavailable(self, device):
-        return None
-
-    def refuses(self, op, dtype, width, device):
-        return self._refusal
+    def check(self, case):
+        return f"{self.name} has no {case.op}" if case.op in self._lacks else self._refusal
 
     def function(self, op, contract=None):
         return self.native(op)
@@ -101,7 +98,7 @@ class FakeProvider:
             found = evaluate(op, tensors, claimed)
             if self._fault == "zero":
                 found["output"].zero_()
-            if which.family != "add_norm":
+            if not which.mutated:
                 return found["output"]
             if self._fault == "lazy":  # leaves the buffers as they were
                 return None

@@ -6,8 +6,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from cli import main
 from difftest.bench import command, host
+from difftest.cli import main
 
 from .made_up import FakeProvider, FakeTimer, document, point, row
 

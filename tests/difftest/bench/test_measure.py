@@ -5,12 +5,12 @@ import torch
 
 from difftest.bench import host, measure
 from difftest.bench.buffers import BufferSets, CopyPairs
-from difftest.bench.plan import Point
+from difftest.bench.shapes import timed
 
 from .made_up import FakeProvider, FakeTimer
 
 CPU = torch.device("cpu")
-ADD = Point("fused_add_rmsnorm", "bf16", 4, 111)
+ADD = timed("fused_add_rmsnorm", "bf16", 4, 111)
 
 
 def rows_of(result):
@@ -30,7 +30,7 @@ def test_every_call_of_a_graph_has_buffers_of_its_own_with_the_same_first_values
 
 
 def test_buffers_start_at_aligned_places_whatever_the_width():
-    sets = BufferSets(Point("rmsnorm", "bf16", 3, 111), 4, CPU)
+    sets = BufferSets(timed("rmsnorm", "bf16", 3, 111), 4, CPU)
     base = sets.tensors(0)["input"].data_ptr()
     assert all((sets.tensors(i)["input"].data_ptr() - base) % 256 == 0 for i in range(4))
 
@@ -38,7 +38,7 @@ def test_buffers_start_at_aligned_places_whatever_the_width():
 @pytest.mark.parametrize("op", ["fused_add_rmsnorm", "gemma_fused_add_rmsnorm", "rmsnorm", "silu_and_mul", "gelu_and_mul"])
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 def test_times_become_microseconds_bandwidth_and_a_share_of_the_copy(op, dtype):
-    where = Point(op, dtype, 4, 111)
+    where = timed(op, dtype, 4, 111)
     providers = [FakeProvider("numba"), FakeProvider("peer", in_place=False)]
     timer = FakeTimer({"numba": 2.0, "peer": 3.0, "copy": 1.0})
     result = measure.point(where, providers, timer, CPU)
@@ -85,7 +85,7 @@ def test_both_ways_to_copy_move_the_bytes_asked_for(moved):
 def test_long_replays_are_fewer():
     timer = FakeTimer({"numba": 1e6})
     result = measure.point(ADD, [FakeProvider("numba")], timer, CPU)
-    assert result["results"][0]["us"]["samples"] == measure.REPLAYS + measure.ROUNDS - 1
+    assert result["results"][0]["us"]["samples"] == measure.LAUNCHES + measure.ROUNDS - 1
 
 
 @pytest.mark.parametrize("fault", ["zero", "lazy"])
@@ -99,7 +99,7 @@ def test_a_wrong_result_is_called_wrong(fault):
 
 def test_each_provider_is_held_to_its_own_contract():
     providers = [FakeProvider("numba"), FakeProvider("hf", code="R1W1", in_place=False)]
-    result = measure.point(Point("fused_add_rmsnorm", "bf16", 64, 512), providers, FakeTimer(), CPU)
+    result = measure.point(timed("fused_add_rmsnorm", "bf16", 64, 512), providers, FakeTimer(), CPU)
     assert [row["contract"] for row in result["results"]] == ["R0W0", "R1W1"]
     assert all(row["max_ulp"]["output"] == 0 for row in result["results"])
 

@@ -6,13 +6,17 @@ import pytest
 import torch
 
 from difftest.bench import host, run
-from difftest.bench.plan import Point
-from difftest.record import write_json
+from difftest.bench.shapes import timed
+from difftest.report.record import write_json
 
 from .made_up import FakeProvider, FakeTimer
 
 CPU = torch.device("cpu")
-POINTS = [Point("fused_add_rmsnorm", "bf16", 2, 64), Point("rmsnorm", "bf16", 2, 64), Point("rmsnorm", "fp32", 3, 5)]
+POINTS = [
+    timed("fused_add_rmsnorm", "bf16", 2, 64, "cpu"),
+    timed("rmsnorm", "bf16", 2, 64, "cpu"),
+    timed("rmsnorm", "fp32", 3, 5, "cpu"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +26,12 @@ def short(monkeypatch):
     monkeypatch.setattr(host, "_PUBLIC", {})
 
 
-def plan(**more):
-    return run.Plan(POINTS, [FakeProvider("numba"), FakeProvider("peer")], CPU, **more)
+def request(**more):
+    return run.Request(POINTS, [FakeProvider("numba"), FakeProvider("peer")], CPU, **more)
 
 
 def test_a_whole_run_is_complete():
-    document = run.run(plan(), FakeTimer(), {"card": {"name": "none"}})
+    document = run.run(request(), FakeTimer(), {"card": {"name": "none"}})
     assert document["complete"]
     assert document["stopped"] is None
     assert document["card"] == {"name": "none"}
@@ -45,7 +49,7 @@ def test_the_file_is_written_after_each_point_and_survives_an_interruption(tmp_p
         seen.append(len(document["points"]))
 
     # two turns for the card's copy; 4 x 5 for the first point; the second is cut off in its middle
-    document = run.run(plan(), FakeTimer(stop_after=26), {}, save)
+    document = run.run(request(), FakeTimer(stop_after=26), {}, save)
     assert document["stopped"] == "interrupted"
     kept = json.loads(file.read_text())
     assert kept == json.loads(json.dumps(document))
@@ -56,7 +60,7 @@ def test_the_file_is_written_after_each_point_and_survives_an_interruption(tmp_p
 
 
 def test_out_of_time_starts_no_new_point():
-    document = run.run(plan(time_budget=0.0), FakeTimer(), {})
+    document = run.run(request(time_budget=0.0), FakeTimer(), {})
     assert document["stopped"] == "out of time"
     assert len(document["not_run"]) == 3
 
@@ -70,7 +74,7 @@ def test_a_point_that_does_not_fit_is_listed_and_the_next_one_is_measured(monkey
         return whole(where, *rest)
 
     monkeypatch.setattr(run.measure, "point", point)
-    document = run.run(plan(), FakeTimer(), {})
+    document = run.run(request(), FakeTimer(), {})
     assert document["complete"]
     first, second, _ = document["points"]
     assert {row["status"] for row in first["results"]} == {"skipped"}
@@ -85,6 +89,6 @@ def test_a_lost_device_stops_the_run_with_what_it_has():
     def die(point, result):
         timer.dead = "unspecified launch failure"
 
-    document = run.run(run.Plan(POINTS[:2], providers, CPU), timer, {}, on_point=die)
+    document = run.run(run.Request(POINTS[:2], providers, CPU), timer, {}, on_point=die)
     assert "unspecified launch failure" in document["stopped"]
     assert len(document["points"]) == 1

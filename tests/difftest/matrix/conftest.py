@@ -9,7 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-import cli
+from difftest import cli
 
 CANDIDATES = Path(__file__).parent / "candidates.py"
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-import cli
-from difftest import truth
+from difftest import cli
 from difftest.errors import UsageError
 from difftest.matrix import file, page, tables
+from difftest.verdict import truth
 from reference.arithmetic import evaluate
 from reference.contracts import contract
 from reference.oracle import correctly_rounded

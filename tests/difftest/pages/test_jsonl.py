@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from difftest import jsonl
 from difftest.errors import UsageError
 from difftest.matrix import file
 from difftest.pages import sources
+from difftest.report import jsonl
 
 DOCUMENT = {"schema": "a/1", "date": "today", "points": [{"us": 1.5}, {"us": "µs\n"}], "host": []}
 

@@ -6,10 +6,10 @@ import re
 import pytest
 from click.testing import CliRunner
 
-import cli
-from difftest import jsonl
+from difftest import cli
 from difftest.matrix import file
 from difftest.pages import blocks, command, sources, speed
+from difftest.report import jsonl
 
 PAGES = {path: text for path, text in command.pages()}
 MOST_LINES = 3000  # of committed results
@@ -101,7 +101,7 @@ def test_docs_writes_what_is_stale_and_check_only_says_so(clone):
 
 
 def test_a_page_that_asks_for_an_unknown_block_is_bad_usage_in_a_line(clone):
-    (clone / "docs" / "new.md").write_text("<!-- nobody:start -->\n<!-- nobody:end -->\n")
+    (clone / "docs" / "new.md").write_text("<!-- no-such:start -->\n<!-- no-such:end -->\n")
     found = docs("--check")
     assert found.exit_code == 2
     assert len(found.stderr.strip().splitlines()) == 1

@@ -1,0 +1,1 @@
+"""The commands `difftest`, `replay`, `doctor` and `ledger`: options in, an exit status out."""

@@ -1,0 +1,127 @@
+"""What `difftest` and `replay` share: a session run and reported, and the commands that repeat its worst case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from difftest import options
+from difftest.cases.case import Case
+from difftest.cases.generate import Request
+from difftest.commands.files import Files
+from difftest.errors import LackingError, UsageError
+from difftest.providers.resolve import resolve
+from difftest.report import record, summary, terminal
+from difftest.run import session as sessions
+from difftest.run.check import Result
+from difftest.run.environment import environment
+from difftest.run.session import Session
+from reference.providers import Provider
+
+STRICT = "--batch-invariant"
+
+
+def compare(
+    session: Session,
+    files: Files,
+    asked: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    request: Request | None = None,
+    notes: Sequence[str] = (),
+) -> int:
+    """Runs the session, reports it and writes its files. Returns the exit status.
+
+    `asked`: what the JSON says of the request. `defaults`: `difftest`'s options -> their defaults, which a command to repeat a
+    case leaves out. `request`: what the session's cases were generated from.
+    """
+    device = session.cases[0].device if session.cases else "cpu"
+    _check_providers(session, device)
+    screen = terminal.console()
+    where = environment(device)
+    terminal.heading(screen, where, session.candidate, session.against, len(session.cases))
+    for note in notes:
+        screen.print(note, style="yellow")
+    with terminal.progress(len(session.cases)) as on_case:
+        outcome = sessions.run(session, on_case)
+    found = summary.worst(outcome.results)
+    repeat = _ways_to_repeat(found, session, request, files.failures, defaults) if found else {}
+    remarked = summary.remarked(outcome.results)
+    strictly = f"with {STRICT}"
+    if remarked and request:
+        strictly = terminal.command_line(*_narrowed(remarked, session, request, defaults), STRICT)
+    terminal.results(screen, outcome, repeat, strictly)
+    wanted = {"candidate": session.candidate, "against": list(session.against), **asked}
+    files.write(record.document(outcome, where, wanted), outcome)
+    return summary.exit_status(outcome)
+
+
+def _check_providers(session: Session, device: str) -> None:
+    """Errors before the run: a name that means nothing, a candidate that can't run here."""
+    candidate = resolve(session.candidate)
+    for name in session.against:
+        resolve(name, "--against")
+    reason = _why_nothing_runs(candidate, session.cases)
+    if reason:
+        raise LackingError(f"--candidate: {session.candidate} can't run on {device}: {reason}")
+    if not session.cases:
+        raise UsageError("--regimes: none of them applies to the operators asked for, so there is no case to run")
+
+
+def _why_nothing_runs(candidate: Provider, cases: Sequence[Case]) -> str | None:
+    """The reason why the candidate can run no case at all, where it is the same for all of them; None otherwise."""
+    reasons = set()
+    for case in cases:
+        reasons.add(candidate.check(case))
+        if None in reasons or len(reasons) > 1:
+            return None
+    return reasons.pop() if reasons else None
+
+
+def _ways_to_repeat(
+    found: Result, session: Session, request: Request | None, failures: Path, defaults: Mapping[str, Any]
+) -> dict[str, str]:
+    """What to call each way of running the worst case again -> the command. Saves the case if it differs, or says why not."""
+    ways = {}
+    if found.differs:
+        try:
+            ways["this case again"] = terminal.command_line("replay", record.save_case(failures, found))
+        except LackingError as error:
+            ways["this case is not saved"] = str(error)
+    if request:
+        ways["and its neighbours"] = terminal.command_line(*_narrowed(found, session, request, defaults))
+    return ways
+
+
+def _narrowed(found: Result, session: Session, request: Request, defaults: Mapping[str, Any]) -> list[object]:
+    """The words of a `difftest` command whose cases contain this one: its seed depends on no other option."""
+    case = found.case
+    words: list[object] = ["difftest", "--ops", case.op, "--dtypes", case.dtype]
+    part, _, number = case.origin.partition(":")
+    if part == "random":
+        words += ["--widths", 1, "--cases", int(number) + 1]
+    else:
+        words += ["--widths", case.width, "--cases", 0]
+    if part == "grid":
+        words += ["--rows", case.rows]
+    elif part == "random" and request.rows is not None:
+        words += ["--rows", ",".join(map(str, request.rows))]
+    if part != "random":
+        words += ["--regimes", case.regime]
+    elif request.regimes is not None:
+        words += ["--regimes", ",".join(request.regimes)]
+    needed = {
+        "--candidate": session.candidate,
+        "--against": found.against,
+        "--contract": case.spelling,
+        "--eps": request.contracts[case.op].eps,
+        "--device": case.device,
+        "--seed": request.seed,
+    }
+    usual = {**defaults, "--contract": case.operator.codes[0], "--device": options.device(str(defaults["--device"]))}
+    for option, value in needed.items():
+        if value != usual[option]:
+            words += [option, value]
+    if session.batch_invariant:
+        words.append(STRICT)
+    return words

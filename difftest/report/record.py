@@ -1,0 +1,73 @@
+"""The JSON that a run leaves, and reading a case back from such a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from difftest.cases.case import SCHEMA as CASE_SCHEMA
+from difftest.cases.case import Case, check_schema
+from difftest.errors import UsageError
+from difftest.report import summary
+from difftest.report.files import not_written, write_json
+from difftest.run.check import Result
+from difftest.run.session import Outcome
+
+SCHEMA = "numba-kernels/difftest/1"
+
+
+def document(outcome: Outcome, environment: Mapping[str, str], request: Mapping[str, Any]) -> dict[str, Any]:
+    """The run as plain data. `verdict` is "conforms", "differs" or "no evidence"; README and `--help` say the rest."""
+    return {
+        "schema": SCHEMA,
+        "verdict": summary.verdict(outcome),
+        "interrupted": outcome.interrupted,
+        "seconds": round(outcome.seconds, 3),
+        "environment": dict(environment),
+        "request": dict(request),
+        "not_run": outcome.not_run,
+        "skipped": summary.skips_by_reason(outcome.skips),
+        "stability": summary.stability(outcome.results),
+        "cases": [result.to_json() for result in outcome.results],
+    }
+
+
+def save_case(folder: Path, result: Result) -> Path:
+    """Saves one result as a case file that `replay` takes; the name says which case it is."""
+    case = result.case
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_written(folder, error) from None
+    path = folder / f"{case.op}-{case.dtype}-{case.width}-{case.regime}-{case.seed}.json"
+    write_json(path, {"schema": CASE_SCHEMA, **result.to_json()})
+    return path
+
+
+def load_case(spec: str) -> tuple[Case, dict[str, Any]]:
+    """The case in `FILE.json`, or in `FILE.json#INDEX` of a run's cases, and its whole record. Else UsageError."""
+    name, _, index = spec.partition("#")
+    try:
+        data = json.loads(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"CASE: {name}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"CASE: {name} is not JSON: {error}") from None
+    try:
+        check_schema(data if isinstance(data, dict) else {}, SCHEMA, CASE_SCHEMA)
+    except ValueError as error:
+        raise UsageError(f"CASE: {name}: {error}") from None
+    record = data
+    if isinstance(data, dict) and isinstance(data.get("cases"), list):
+        count = len(data["cases"])
+        if not index.isdigit() or int(index) >= count:
+            raise UsageError(f"CASE: {name} holds {count} cases; name one as {name}#INDEX, from 0 to {count - 1}")
+        record = data["cases"][int(index)]
+    if not isinstance(record, dict):
+        raise UsageError(f"CASE: {name} holds no case")
+    try:
+        return Case.from_json(record), record
+    except ValueError as error:
+        raise UsageError(f"CASE: {name}: {error}") from None

@@ -1,0 +1,164 @@
+"""The memory a candidate is called on: guard bands around every buffer and between rows, snapshots, poisoned outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from difftest.cases.case import Case
+from reference.formats import Format, bits
+
+# Elements of poison before and after each buffer. 128 elements are 256 bytes or more, so a base without an offset keeps
+# the allocator's alignment of 64 bytes, and a stray 16-byte vector store on either side lands in the band.
+GUARD = 128
+
+
+@dataclass(slots=True)
+class Buffer:
+    """One tensor inside a larger poisoned allocation.
+
+    `view` is the tester's own; a candidate gets another of the same memory, `hand_over`. `before` is the whole
+    allocation's bit patterns as they were ahead of the call.
+    """
+
+    name: str
+    view: torch.Tensor
+    storage: torch.Tensor
+    base: int
+    length: int  # elements in a row
+    stride: int  # elements from one row to the next
+    inside: torch.Tensor  # mask over the storage: True where the view's elements are
+    before: torch.Tensor
+
+    def fill(self, values: torch.Tensor) -> None:
+        """Writes the values into the view, and remembers the whole allocation as it now is."""
+        self.view.copy_(values.reshape(self.view.shape))
+        self.before = bits(self.storage).clone()
+
+    def snapshot(self) -> torch.Tensor:
+        """The view's elements as they were ahead of the call: contiguous, the view's shape, memory of its own."""
+        return self.before.view(self.view.dtype).as_strided(self.view.shape, self.view.stride(), self.base).clone()
+
+    def hand_over(self) -> torch.Tensor:
+        """A new tensor on the view's memory, for the candidate: what it does to that object leaves `view` as it is."""
+        return self.storage.detach().as_strided(self.view.shape, self.view.stride(), self.base)
+
+    def rebound(self, handed: torch.Tensor) -> str | None:
+        """What became of a tensor that was handed over, if it is no longer the view that it was. None if it still is.
+
+        Memory that was freed is allocated anew, for whoever reads it next.
+        """
+        if self.storage.untyped_storage().nbytes() < self.storage.nbytes:
+            self.storage.untyped_storage().resize_(self.storage.nbytes)
+            return "was freed"
+        if handed.shape != self.view.shape:
+            return f"has shape {tuple(handed.shape)} after the call, not {tuple(self.view.shape)}"
+        if handed.data_ptr() != self.view.data_ptr():
+            return "was rebound to other memory"
+        if handed.stride() != self.view.stride():
+            return f"has strides {handed.stride()} after the call, not {self.view.stride()}"
+        return None
+
+    def stray_writes(self, *, writable: bool) -> str | None:
+        """What was written where nothing may be: outside the rows, or anywhere when not writable. None if nothing."""
+        changed = bits(self.storage) != self.before
+        if writable:
+            changed &= ~self.inside
+        where = changed.nonzero().flatten()
+        if not len(where):
+            return None
+        count = f"{len(where)} element{'s' if len(where) > 1 else ''}"
+        return f"{self.name}: {count} overwritten, the first {self._place(int(where[0]))}"
+
+    def _place(self, index: int) -> str:
+        offset = index - self.base
+        rows = max(1, math.prod(self.view.shape[:-1]))
+        if offset < 0:
+            return f"{-offset} before its start"
+        row, column = divmod(offset, self.stride)
+        if row >= rows:
+            row, column = rows - 1, offset - (rows - 1) * self.stride
+        if column < self.length:
+            return f"at row {row}, column {column}"
+        return f"{column - self.length + 1} past the end of row {row}"
+
+
+def allocate(
+    name: str,
+    lead: tuple[int, ...],
+    length: int,
+    dtype: Format,
+    device: torch.device,
+    *,
+    padding: int = 0,
+    offset: int = 0,
+) -> Buffer:
+    """A buffer of shape (*lead, length), every element of it and around it poison."""
+    stride = length + padding
+    rows = math.prod(lead)
+    base = GUARD + offset
+    span = max(0, (rows - 1) * stride + length) if rows else 0
+    storage = torch.full((base + span + GUARD,), dtype.poison, dtype=dtype.bits, device=device).view(dtype.torch)
+    strides = tuple(stride * math.prod(lead[i + 1 :]) for i in range(len(lead)))
+    inside = torch.zeros(storage.shape, dtype=torch.bool, device=device)
+    inside.as_strided((*lead, length), (*strides, 1), base).fill_(True)
+    view = storage.as_strided((*lead, length), (*strides, 1), base)
+    return Buffer(name, view, storage, base, length, stride, inside, bits(storage).clone())
+
+
+def allocate_output(case: Case) -> Buffer:
+    """A poisoned buffer in the case's layout to hand over as `out`."""
+    offset = 1 if "output" in case.misaligned else 0
+    device = torch.device(case.device)
+    return allocate("output", case.lead, case.width, case.format, device, padding=case.padding, offset=offset)
+
+
+def allocate_inputs(case: Case, values: Mapping[str, torch.Tensor]) -> dict[str, Buffer]:
+    """Buffers for the case's inputs in its layout on its device, filled with the values given."""
+    buffers = {}
+    for name in case.operator.inputs:
+        weight = name in case.operator.vectors
+        buffer = allocate(
+            name,
+            () if weight else case.lead,
+            values[name].shape[-1],
+            case.weight_format if weight else case.format,
+            torch.device(case.device),
+            padding=0 if weight else case.padding,
+            offset=1 if name in case.misaligned else 0,
+        )
+        buffer.fill(values[name])
+        buffers[name] = buffer
+    return buffers
+
+
+@contextmanager
+def poisoned_allocations() -> Iterator[None]:
+    """While it lasts, torch fills every tensor that it hands out uninitialised with NaN.
+
+    An operator that allocates its own output can otherwise be given memory in which an earlier call left the answer.
+    torch does this in its deterministic mode, here with warnings in place of errors.
+    """
+    mode, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+
+
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the spans of memory from each tensor's first to last element overlap."""
+
+    def span(t: torch.Tensor) -> tuple[int, int]:
+        last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
+        return t.data_ptr(), t.data_ptr() + (last + 1) * t.element_size()
+
+    if not a.numel() or not b.numel() or a.device != b.device:
+        return False
+    (start_a, end_a), (start_b, end_b) = span(a), span(b)
+    return start_a < end_b and start_b < end_a

@@ -1,0 +1,153 @@
+"""The check of one case: the candidate's call first, its verdict, then its distance from each reference's outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from difftest.cases.case import Case
+from difftest.run import stability
+from difftest.run.call import Tensors, call
+from difftest.run.stability import Stability
+from difftest.verdict import judge
+from difftest.verdict.compare import Comparison, compare
+from difftest.verdict.vacuity import survivors
+from reference.providers import Provider, Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One case against one reference.
+
+    `reasons` is empty when the candidate conforms to the case's contract and kept to its memory; it says nothing of the
+    reference. `outputs`: how far the candidate is from the reference, empty when there was nothing to compare (the
+    candidate raised, or returned something else than its output). `followed`: the contract that the reference followed,
+    if it can't follow the case's. `vacuous`: the trivial mutants that would have passed. `statistics`: the verdict's.
+    `stability`: what further calls showed, None where there were none.
+    """
+
+    case: Case
+    candidate: str
+    against: str
+    reasons: tuple[str, ...]
+    outputs: dict[str, Comparison] = field(default_factory=dict)
+    vacuous: tuple[str, ...] = ()
+    followed: str | None = None
+    statistics: dict[str, Any] = field(default_factory=dict)
+    stability: Stability | None = None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is worth knowing and is no difference."""
+        return self.stability.remarks if self.stability else ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether a difference was found."""
+        return bool(self.reasons)
+
+    @property
+    def evidence(self) -> bool:
+        """Whether the case says something: elements were compared, and no trivial mutant would have passed."""
+        return not self.vacuous and any(c.elements for c in self.outputs.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: the case's own keys, and what was found."""
+        return {
+            **self.case.to_json(),
+            "candidate": self.candidate,
+            "against": self.against,
+            "verdict": "differs" if self.differs else "conforms",
+            "reasons": list(self.reasons),
+            "remarks": list(self.remarks),
+            "evidence": self.evidence,
+            "vacuous": list(self.vacuous),
+            "reference_follows": self.followed or self.case.spelling,
+            "statistics": {key: _plain(value) for key, value in self.statistics.items()},
+            "stability": self.stability.to_json() if self.stability else None,
+            "outputs": {name: comparison.to_json() for name, comparison in self.outputs.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A comparison that did not take place, and why."""
+
+    case: Case
+    against: str
+    reason: str
+
+
+def check(
+    case: Case, candidate: Provider, references: Sequence[Provider], *, again: bool = False, batch_invariant: bool = False
+) -> list[Result | Skip]:
+    """Runs the case with the candidate and compares its outputs with each reference's, in their order.
+
+    `again`: calls the candidate a second time, and on parts of the rows, `difftest.run.stability`. `batch_invariant`: bits
+    that depend on the part are a difference, as they are for a provider that promises to have none.
+    """
+    reason = candidate.check(case)
+    if reason is None:
+        try:
+            function = candidate.function(case.op, case.contract)
+        except (ValueError, Unavailable) as error:
+            reason = str(error)
+        except SystemExit as error:
+            reason = f"raised SystemExit: {error}"
+    if reason is not None:
+        return [Skip(case, reference.name, f"{candidate.name}: {reason}") for reference in references]
+
+    inputs = case.inputs(case.device)
+    called = call(case, function, inputs)
+    outputs, reasons = called.outputs, list(called.faults)
+    stable = None
+    if again and outputs and case.rows:
+        promised = batch_invariant or bool(getattr(candidate, "batch_invariant", False))
+        stable = stability.check(case, function, inputs, called, promised)
+        reasons += stable.reasons
+    vacuous: list[str] = []
+    statistics: dict[str, Any] = {}
+    if outputs and case.rows:
+        verdict = judge(case.operator, inputs, outputs, case.contract)
+        reasons += verdict.reasons
+        statistics = verdict.statistics
+        vacuous = survivors(case.operator, inputs, case.contract)
+    blank = Result(case, candidate.name, "", tuple(reasons), {}, tuple(vacuous), None, statistics, stable)
+    return [_against(blank, reference, inputs, outputs) for reference in references]
+
+
+def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tensors) -> Result | Skip:
+    """The result with the reference's name and the distances from it."""
+    case = result.case
+    reason = reference.check(case)
+    if reason is not None:
+        return Skip(case, reference.name, reason)
+    if not outputs:
+        return replace(result, against=reference.name)
+    try:
+        function, followed = _as_near_as_it_can(reference, case)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the reference's failure is not the candidate's
+        return Skip(case, reference.name, f"raised {type(error).__name__}: {error}")
+    expected = call(case.plain(), function, inputs)
+    if expected.failure:
+        return Skip(case, reference.name, expected.failure)
+    by_role = case.operator.split(inputs)
+    found = {name: compare(outputs[name], expected.outputs[name], by_role) for name in case.operator.outputs}
+    return replace(result, against=reference.name, outputs=found, followed=followed)
+
+
+def _as_near_as_it_can(reference: Provider, case: Case) -> tuple[Callable, str | None]:
+    """The reference's function under the case's contract, or under its own where it can't follow another; and which that is."""
+    try:
+        return reference.function(case.op, case.contract), None
+    except ValueError:
+        return reference.function(case.op), str(reference.claims(case.op))
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no Inf and no NaN: they become text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

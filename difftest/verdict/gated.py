@@ -1,0 +1,49 @@
+"""The judge of gated activations: nothing is shared along a row, so attainability says all, the rate included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from difftest.verdict import elements
+from reference.exact.attainable import activation_interval, ends, gated_ends, gated_judged
+from reference.exact.terms import GatedTerms
+from reference.operators.contract import Contract
+from reference.rounding import round_from_f64, rounding_interval
+
+
+def judge(terms: GatedTerms, outputs: Mapping[str, torch.Tensor], contract: Contract, statistics: dict[str, Any]) -> list[str]:
+    """Why the output does not follow the contract, a sentence each; fills in the statistics. Each element alone."""
+    candidate = outputs["output"].reshape(terms.gate.shape)
+    lowest, highest = ends(terms)
+    judged = gated_judged(terms)
+    unattainable = judged & ~((candidate >= lowest) & (candidate <= highest))
+    truth = terms.unrounded()
+    interval_lowest, interval_highest = rounding_interval(candidate)
+    differing = judged & ~((truth >= interval_lowest) & (truth <= interval_highest))
+    count = int(judged.sum())
+    statistics |= elements.counts(differing, unattainable, count)
+    statistics["explained"] = int((judged & (lowest != highest)).sum())
+    statistics |= {"cancelling": _cancelling(terms, candidate, differing & ~unattainable)}
+    statistics |= {"classes": 0, "class_mismatches": 0}
+    reasons = []
+    if bool((~judged).any()):
+        activated = terms.gate * terms.factor
+        if terms.rounds_activation:
+            activated = round_from_f64(activated, terms.storage).double()
+        # act(-Inf) is -Inf * 0 in one form and 0 in another, and Inf times an activation that may vanish is either.
+        settled = (terms.gate != -torch.inf) & ~(torch.isinf(terms.up) & (activated.abs() < 1e-30))
+        reasons += elements.judge_classes(candidate, truth, ~judged & settled, statistics)
+    if statistics["unattainable"]:
+        reasons.append(elements.describe_worst(candidate, truth, unattainable, contract, count))
+    return reasons
+
+
+def _cancelling(terms: GatedTerms, candidate: torch.Tensor, suspects: torch.Tensor) -> int:
+    """How many elements only the forms that cancel explain."""
+    if not terms.analysis.cancels or not bool(suspects.any()):
+        return 0
+    lowest, highest = gated_ends(terms, *activation_interval(terms, cancelling=False))
+    return int((suspects & ~((candidate >= lowest) & (candidate <= highest))).sum())

@@ -1,0 +1,35 @@
+"""Kernels written in ``numba.cuda`` on a machine without a GPU: the same source, every lane of every warp, checked.
+
+A kernel's source is rewritten into a Numba generator in which barriers, shuffles and votes are yields (rewrite.py), and a
+scheduler runs each thread from one wait to the next (scheduler.py). Imports neither torch nor the rest of the package.
+"""
+
+from .errors import (
+    CompileError,
+    DataRace,
+    DivergentBarrier,
+    DivergentCollective,
+    EmulatorError,
+    KernelException,
+    MaskError,
+    NeverTrue,
+    OutOfBounds,
+    UninitializedRead,
+    UnsupportedKernel,
+)
+from .launch import EmulatedKernel
+
+__all__ = [
+    "CompileError",
+    "DataRace",
+    "DivergentBarrier",
+    "DivergentCollective",
+    "EmulatedKernel",
+    "EmulatorError",
+    "KernelException",
+    "MaskError",
+    "NeverTrue",
+    "OutOfBounds",
+    "UninitializedRead",
+    "UnsupportedKernel",
+]

@@ -1,0 +1,142 @@
+"""Compiled kernels on disk, so that a second process need not compile them: seconds a kernel become hundredths.
+
+Numba's own file cache does the storing. It keys by file and line, so each kernel's entry is given a file of its own whose
+name is a digest of all that its machine code depends on: the rewritten source, every captured value, the code of the
+intrinsics among them, the files of their packages. What can't be digested is not kept. ``NUMBA_KERNELS_EMULATOR_CACHE`` names
+another directory; empty, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+import sys
+import types as python_types
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
+
+VARIABLE = "NUMBA_KERNELS_EMULATOR_CACHE"
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, numba.types.Type)
+
+
+class NotDigestible(Exception):
+    """A value that the digest does not know how to read."""
+
+
+def directory() -> Path | None:
+    """Where compiled kernels are kept; None where that is nowhere, or can't be written."""
+    named = os.environ.get(VARIABLE)
+    if named == "":
+        return None
+    path = Path(named) if named else Path(__file__).parent / "__pycache__" / "kernels"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return path if os.access(path, os.W_OK) else None
+
+
+def entry_file(text: str, namespace: dict[str, Any]) -> Path | None:
+    """The file for an entry of source ``text`` whose names mean ``namespace``: written if it is new; None: don't keep it."""
+    where = directory()
+    if where is None:
+        return None
+    try:
+        name = digest((text, sorted(namespace.items()), numba.__version__, np.__version__, sys.version))
+    except NotDigestible:
+        return None
+    path = where / f"kernel_{name}.py"
+    if not path.exists():
+        temporary = path.with_suffix(f".{os.getpid()}")
+        try:
+            temporary.write_text(text)
+            temporary.replace(path)
+        except OSError:
+            return None
+    return path
+
+
+def digest(value: Any) -> str:
+    """A name for a value's content; raises :class:`NotDigestible`."""
+    state = hashlib.blake2b(digest_size=16)
+    _feed(state, value, [])
+    return state.hexdigest()
+
+
+def _feed(state: Any, value: Any, open_values: list[int]) -> None:
+    def say(*parts: object) -> None:
+        state.update("\x1f".join(map(str, parts)).encode() + b"\x1e")
+
+    say(type(value).__module__, type(value).__qualname__)
+    if isinstance(value, PLAIN):
+        say(repr(value))
+        return
+    if isinstance(value, python_types.ModuleType):
+        say(value.__name__)
+        return
+    if isinstance(value, type | python_types.BuiltinFunctionType | np.ufunc):
+        say(getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__))
+        return
+    if id(value) in open_values:
+        say("again", open_values.index(id(value)))
+        return
+    inner = [*open_values, id(value)]
+    if isinstance(value, tuple | list):
+        say(len(value))
+        for part in value:
+            _feed(state, part, inner)
+    elif isinstance(value, dict):
+        _feed(state, sorted(value.items(), key=repr), inner)
+    elif isinstance(value, python_types.CodeType):
+        say(value.co_name, value.co_code.hex(), value.co_names, value.co_varnames, value.co_freevars)
+        _feed(state, value.co_consts, inner)
+    elif isinstance(value, python_types.FunctionType):
+        say(value.__qualname__, _package(value.__module__, value.__code__.co_filename))
+        _feed(state, (value.__code__, value.__defaults__), inner)
+        for cell in value.__closure__ or ():
+            _feed(state, cell.cell_contents, inner)
+    elif isinstance(value, _Intrinsic):
+        _feed(state, value._defn, inner)
+    elif isinstance(value, Dispatcher):
+        say(sorted(value.targetoptions.items(), key=repr))
+        _feed(state, value.py_func, inner)
+    elif hasattr(value, "py_func"):
+        _feed(state, value.py_func, inner)
+    elif dataclasses.is_dataclass(value):
+        _feed(state, [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)], inner)
+    elif type(value).__reduce__ is object.__reduce__ and hasattr(value, "__dict__"):
+        say(_package(type(value).__module__, ""))
+        _feed(state, vars(value), inner)
+    else:
+        raise NotDigestible(type(value))
+
+
+def _package(module: str, file: str) -> str:
+    """A digest of the files that a function's names can come from: its own, and what is loaded of its top package."""
+    top = module.partition(".")[0]
+    if top in ("numba", "numpy", "llvmlite"):
+        return top  # their versions are in the digest
+    files = {file} | {
+        getattr(m, "__file__", None) or "" for n, m in list(sys.modules.items()) if n == top or n.startswith(top + ".")
+    }
+    return "".join(_file_digest(f, _stamp(f)) for f in sorted(files) if f)
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    try:
+        found = os.stat(file)
+    except OSError as error:
+        raise NotDigestible(file) from error
+    return found.st_mtime_ns, found.st_size
+
+
+@functools.lru_cache(4096)
+def _file_digest(file: str, stamp: tuple[int, int]) -> str:
+    return hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()

@@ -1,0 +1,75 @@
+"""What the emulator can find. Every error names the kernel, the source line and, where there is one, the block and the thread.
+
+Imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class EmulatorError(RuntimeError):
+    """An emulated kernel did something that is wrong on a GPU, or that the emulator cannot run.
+
+    Attributes: ``kernel`` (function name), ``file`` and ``line`` (source position, ``line`` 0 where unknown), ``block``
+    ((x, y, z) or None), ``thread`` (linear thread number in its block, or None), ``reason`` (one sentence).
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        kernel: str,
+        file: str,
+        line: int,
+        block: tuple[int, int, int] | None = None,
+        thread: int | None = None,
+    ) -> None:
+        self.kernel, self.file, self.line = kernel, file, line
+        self.block, self.thread, self.reason = block, thread, reason
+        place = f"{kernel}, {os.path.basename(file)}:{line}"
+        if block is not None:
+            place += f", block {block}"
+        if thread is not None:
+            place += f", thread {thread}"
+        super().__init__(f"{place}: {reason}")
+
+
+class UnsupportedKernel(EmulatorError):
+    """The source has a form that the emulator cannot rewrite. Raised before anything runs."""
+
+
+class CompileError(EmulatorError):
+    """Numba refused the rewritten kernel for these argument types; its own message is part of the reason."""
+
+
+class DivergentBarrier(EmulatorError):
+    """Some threads of the block wait at a barrier that others can never reach."""
+
+
+class DivergentCollective(EmulatorError):
+    """Lanes named in the mask of a shuffle, vote or ``syncwarp`` are not at that same site with that same mask."""
+
+
+class NeverTrue(EmulatorError):
+    """Threads wait for something, and no thread is left that could bring it about."""
+
+
+class MaskError(EmulatorError):
+    """A lane executes a warp collective without being in its mask, or reads a lane that takes no part in it."""
+
+
+class OutOfBounds(EmulatorError):
+    """An index lies outside its array."""
+
+
+class UninitializedRead(EmulatorError):
+    """Shared memory is read that nothing in this block has written (``check="full"``)."""
+
+
+class DataRace(EmulatorError):
+    """Two threads touch one element, one of them writing, with no barrier between (``check="full"``)."""
+
+
+class KernelException(EmulatorError):
+    """The kernel raised; the exception is the ``__cause__``."""

@@ -1,0 +1,190 @@
+"""Cases are complete records, the generator covers what it says, and a regime's values are a function of the seed."""
+
+import dataclasses
+import itertools
+import json
+
+import pytest
+import torch
+
+from difftest.cases import Case, Request, generate, regimes
+from reference.contracts import contract
+from reference.formats import FORMATS, bits
+from reference.operators import OPERATORS
+
+EVERYTHING = Request({op: contract(op) for op in OPERATORS}, list(FORMATS), [1, 3, 111, 4096], extra=63)
+
+
+def drawn(regime, op="rmsnorm", rows=8, width=64, dtype="bf16", seed=0):
+    form = FORMATS[dtype]
+    drawn = regimes.Draw(OPERATORS[op], contract(op), rows, width, form, torch.Generator())
+    return regimes.draw(regime, drawn, form, seed)
+
+
+def test_every_operator_dtype_width_and_regime_is_in_the_grid():
+    found = {(c.op, c.dtype, c.width, c.regime) for c in generate(EVERYTHING) if c.origin == "grid"}
+    wanted = {
+        (op.name, dtype, width, regime)
+        for op in OPERATORS.values()
+        for dtype in FORMATS
+        for width in EVERYTHING.widths
+        for regime in regimes.names(op)
+    }
+    assert found == wanted
+
+
+def test_every_operator_gets_every_odd_layout_in_some_dtype():
+    for op in OPERATORS.values():
+        cases = [c for c in generate(EVERYTHING) if c.op == op.name and c.origin == "layout"]
+        assert {c.lead for c in cases} >= {(), (0,), (2, 3), (3,)}
+        assert {c.padding for c in cases} == {0, 3, 8}
+        buffers = {*op.inputs, *(() if op.mutated else ("output",))}
+        assert {name for c in cases for name in c.misaligned} == buffers
+        if op.vectors:
+            assert any(c.weight_dtype == "fp32" and c.dtype != "fp32" for c in cases)
+            assert len({c.contract.eps for c in cases}) == 2
+
+
+def test_random_cases_differ_in_width_shape_layout_and_regime():
+    cases = [c for c in generate(EVERYTHING) if c.origin.startswith("random")]
+    assert len(cases) == EVERYTHING.extra
+    assert {(c.op, c.dtype) for c in cases} == {(op, dtype) for op in OPERATORS for dtype in FORMATS}
+    assert len({c.width for c in cases}) > 40
+    assert {len(c.lead) for c in cases} == {0, 1, 2}
+    assert len({c.regime for c in cases}) > 6
+    assert len({c.padding for c in cases}) > 2
+
+
+def test_one_request_gives_the_same_cases_and_another_seed_gives_others():
+    assert list(generate(EVERYTHING)) == list(generate(EVERYTHING))
+    other = dataclasses.replace(EVERYTHING, seed=1)
+    assert {c.seed for c in generate(other)}.isdisjoint(c.seed for c in generate(EVERYTHING))
+
+
+def test_a_case_keeps_its_seed_in_a_narrower_request():
+    narrow = dataclasses.replace(
+        EVERYTHING, contracts={"rmsnorm": contract("rmsnorm")}, dtypes=["bf16"], widths=[111], rows=[8], extra=0
+    )
+    every = set(generate(EVERYTHING))
+    assert all(case in every for case in generate(narrow))
+
+
+def test_a_case_survives_json():
+    for case in generate(EVERYTHING):
+        assert Case.from_json(json.loads(json.dumps(case.to_json()))) == case
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"op": "layernorm"}, "layernorm"),
+        ({"dtype": "fp8"}, "fp8"),
+        ({"regime": "gate_sweep"}, "gate_sweep"),
+        ({"width": 0}, "width 0"),
+        ({"lead": [-1]}, "-1"),
+        ({"contract": "S1"}, "S1"),
+    ],
+)
+def test_a_record_that_is_no_case_is_refused_with_the_reason(change, said):
+    record = next(c for c in generate(EVERYTHING) if c.op == "rmsnorm").to_json()
+    with pytest.raises(ValueError, match=said):
+        Case.from_json({**record, **change})
+
+
+@pytest.mark.parametrize("regime", regimes.REGIMES)
+def test_a_regime_draws_the_same_bits_for_a_seed(regime):
+    for op, dtype in itertools.product(OPERATORS, FORMATS):
+        if not regimes.REGIMES[regime].needs(OPERATORS[op]):
+            continue
+        one, two = drawn(regime, op, dtype=dtype, seed=5), drawn(regime, op, dtype=dtype, seed=5)
+        assert one.keys() == set(OPERATORS[op].inputs)
+        assert all(torch.equal(bits(one[name]), bits(two[name])) for name in one)
+
+
+def test_drawing_leaves_the_global_random_stream_alone():
+    before = torch.get_rng_state()
+    drawn("normal")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("op", ["rmsnorm", "gemma_rmsnorm"])
+@pytest.mark.parametrize("regime", regimes.names(OPERATORS["rmsnorm"]))
+def test_no_weight_is_all_ones_after_its_bias(op, regime):
+    weight = drawn(regime, op)["weight"].float() + OPERATORS[op].weight_bias
+    assert not torch.equal(weight, torch.ones_like(weight))
+
+
+def test_small_mean_squares_are_small_in_the_sum_that_is_normalised():
+    values = drawn("small_mean_square", "fused_add_rmsnorm", rows=64, width=256, dtype="fp32")
+    mean_square = (values["input"] + values["residual"]).square().mean(1)
+    assert 1.9e-4 < float(mean_square.min()) <= float(mean_square.max()) < 4.1e-4
+
+
+def test_magnitudes_reach_from_1e_minus_4_to_1e4_in_both_signs():
+    values = drawn("magnitudes", rows=64, width=256, dtype="fp32")["input"]
+    assert 1e-4 <= float(values.abs().min()) < 2e-4
+    assert 5e3 < float(values.abs().max()) <= 1e4
+    assert bool((values < 0).any() and (values > 0).any())
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_subnormals_are_subnormal_and_not_all_zero(dtype):
+    values = drawn("subnormal", dtype=dtype, width=255)["input"]
+    subnormal = (values != 0) & (values.abs() < torch.finfo(values.dtype).smallest_normal)
+    assert float(subnormal.float().mean()) > 0.5
+    assert bool((values.abs() >= torch.finfo(values.dtype).smallest_normal).any())
+
+
+def test_squares_of_the_overflow_regime_pass_fp16_and_the_values_do_not():
+    values = drawn("square_overflow", dtype="fp16")["input"]
+    assert bool(values.isfinite().all())
+    assert bool((values.square().isinf()).any(1).all())
+    assert float(values[0, 0]) == 256.0
+
+
+def test_special_values_stay_in_their_rows_and_every_fourth_row_has_none():
+    values = drawn("inf_nan", rows=8)["input"]
+    assert (~values.isfinite()).sum(1).tolist() == [1, 1, 1, 0, 1, 1, 1, 0]
+    assert bool(values[0].isnan().any() and (values[1] == float("inf")).any() and (values[2] == float("-inf")).any())
+
+
+def test_a_weight_has_special_values_only_where_a_row_has_room_for_others():
+    assert drawn("inf_nan", width=8)["weight"].isfinite().sum() == 6
+    assert drawn("inf_nan", width=7)["weight"].isfinite().all()
+
+
+def test_sums_and_products_of_the_range_limit_pass_fp16_and_their_squares_stay_in_fp32():
+    half = drawn("range_limit", "fused_add_rmsnorm", rows=8, dtype="fp16")
+    assert half["input"].isfinite().all()
+    assert half["residual"].isfinite().all()
+    assert (half["input"] + half["residual"]).isinf().any()
+    gate, up = drawn("range_limit", "silu_and_mul", rows=8, dtype="fp16")["input"].chunk(2, 1)
+    assert (gate * up).isinf().any()
+    brain = drawn("range_limit", "fused_add_rmsnorm", rows=8, width=4096, dtype="bf16")
+    total = brain["input"].float() + brain["residual"].float()
+    assert total.abs().max() > 1e14
+    assert total.square().sum(1).isfinite().all()
+
+
+def test_zeros_have_both_signs_in_every_pair():
+    values = drawn("zeros", "fused_add_rmsnorm", rows=8)
+    signs = 2 * values["input"].signbit().int() + values["residual"].signbit().int()
+    assert not values["input"].any()
+    assert signs.unique().tolist() == [0, 1, 2, 3]
+
+
+def test_saturating_gates_are_large_in_both_signs():
+    gate, up = drawn("saturating_gates", "silu_and_mul")["input"].float().chunk(2, 1)
+    assert float(gate.abs().min()) >= 8.0
+    assert bool((gate < 0).any() and (gate > 0).any())
+    assert float(up.abs().max()) < 8.0
+
+
+def test_the_rounding_row_is_the_published_one():
+    values = drawn("rounding_row", "fused_add_rmsnorm", rows=1, width=4)
+    assert values["input"].tolist() == [[-0.5625, -0.078125, -0.109375, -1.0]]
+    assert values["residual"].tolist() == [[4.25, 7.5, -6.5, 4.0]]
+    assert values["weight"].tolist() == [1.484375, 1.078125, 1.375, 1.375]
+    half = drawn("rounding_row", "fused_add_rmsnorm", rows=1, width=2, dtype="fp16")
+    assert half["input"].tolist() == [[1.0, 2.0]]
+    assert half["residual"].tolist() == [[2.0**-11, 0.0]]

@@ -1,0 +1,152 @@
+"""Remembered calls: a call like an earlier one is launched at once, and checked anew where its addresses or PyTorch ask for it.
+
+With tensors that say they are on a GPU, and a launch that only notes what it was given.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from numba_kernels.declarations import OPERATORS
+from numba_kernels.runtime import calls
+
+
+class Claimed:
+    """A tensor that claims to be on a GPU, at an address of its own choice."""
+
+    requires_grad = False
+
+    def __init__(self, shape, address, dtype="bfloat16"):
+        self.shape, self.address, self.dtype = shape, address, dtype
+
+    def stride(self):
+        return tuple(torch.empty(self.shape, device="meta").stride())
+
+    def get_device(self):
+        return 0
+
+    def data_ptr(self):
+        return self.address
+
+    def new_empty(self, shape):
+        return Claimed(tuple(shape), 1 << 20, self.dtype)
+
+    @property
+    def bytes(self):
+        return 2 * torch.Size(self.shape).numel()
+
+
+@pytest.fixture
+def remembering(monkeypatch):
+    """``make(name)``: an operator's call, that remembers every kind it checks; and a note of what it did."""
+    note = SimpleNamespace(checked=0, launched=[], told=[], modes=0)
+
+    def run_checked(operator, known, direct, key, given, values):
+        note.checked += 1
+        tensors = [values[operator.arguments.index(t.name)] for t in operator.tensors] + [given] * operator.returns_out
+        prepared = SimpleNamespace(launch=lambda *args: note.launched.append(args))
+        sizes = [t.bytes for t in tensors]
+        known[key] = (prepared, lambda device: 70 + device, lambda: note.modes, note.told.append, 0, *sizes)
+        return given
+
+    monkeypatch.setattr(calls, "run_checked", run_checked)
+    return (lambda name, **options: calls.make_call(OPERATORS[name], **options)), note
+
+
+X, RESIDUAL, WEIGHT = Claimed((4, 64), 4096), Claimed((4, 64), 8192), Claimed((64,), 12288 + 2)
+PAIR = Claimed((4, 128), 4096)
+
+
+def test_the_second_call_of_a_kind_is_launched_at_once(remembering):
+    make, note = remembering
+    add_norm, norm, gated = make("fused_add_rmsnorm"), make("rmsnorm"), make("silu_and_mul")
+    for _ in range(2):
+        assert add_norm(X, RESIDUAL, WEIGHT) is None
+        out = norm(X, WEIGHT)
+        half = gated(PAIR)
+    assert note.checked == 3
+    assert (out.shape, half.shape) == ((4, 64), (4, 64))
+    assert note.launched == [
+        ((4096, 8192, 12290, 4096), 2 << 4, 70),
+        ((4096, 4096, 12290, 1 << 20), 2 << 4, 70),
+        ((4096, 1 << 20), 0, 70),
+    ]
+    assert note.told == [(X, RESIDUAL)]
+
+
+def test_what_is_written_is_told_to_autograd(remembering):
+    make, note = remembering
+    norm, gated, out = make("rmsnorm"), make("silu_and_mul"), Claimed((4, 64), 1 << 16)
+    for _ in range(2):
+        assert norm(X, WEIGHT, out=out) is out
+        assert gated(PAIR, out) is out
+    assert note.told == [(out,), (out,)]
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_call_that_a_dispatch_mode_must_see_is_checked_anew_unless_it_has_seen_it(direct, remembering):
+    make, note = remembering
+    norm = make("rmsnorm", direct=direct)
+    norm(X, WEIGHT)
+    note.modes = 1
+    norm(X, WEIGHT)
+    assert note.checked == (1 if direct else 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": (5, 64)},
+        {"dtype": "float16"},
+        {"stride": lambda: (128, 1)},
+        {"get_device": lambda: 1},
+        {"requires_grad": True},
+        {"address": 0},
+        {"address": 8192 - 256},  # runs into the residual
+        {"address": 12288 + 128},  # and out of the weight
+    ],
+    ids=lambda change: "-".join(map(str, change)),
+)
+def test_a_call_that_differs_where_it_matters_is_checked_anew(change, remembering):
+    make, note = remembering
+    add_norm, other = make("fused_add_rmsnorm"), Claimed((4, 64), 4096)
+    add_norm(X, RESIDUAL, WEIGHT)
+    for name, value in change.items():
+        setattr(other, name, value)
+    add_norm(other, RESIDUAL, WEIGHT)
+    assert note.checked == 2
+
+
+@pytest.mark.parametrize("options", [{"eps": 1e-5}, {"contract": "R1W0"}, {"enable_pdl": False}])
+def test_a_call_with_other_options_is_checked_anew(options, remembering):
+    make, note = remembering
+    add_norm = make("fused_add_rmsnorm")
+    add_norm(X, RESIDUAL, WEIGHT)
+    add_norm(X, RESIDUAL, WEIGHT, **options)
+    assert note.checked == 2
+
+
+def test_out_may_be_the_input_of_a_norm_and_no_part_of_it(remembering):
+    make, note = remembering
+    norm = make("rmsnorm")
+    norm(X, WEIGHT, out=Claimed((4, 64), 1 << 16))
+    norm(X, WEIGHT, out=Claimed((4, 64), 4096))
+    assert note.checked == 1
+    norm(X, WEIGHT, out=Claimed((4, 64), 4096 + 128))
+    assert note.checked == 2
+
+
+def test_out_may_not_be_the_input_of_a_gated_form(remembering):
+    make, note = remembering
+    gated = make("silu_and_mul")
+    gated(PAIR, Claimed((4, 64), 1 << 16))
+    gated(PAIR, Claimed((4, 64), 4096))
+    assert note.checked == 2
+
+
+def test_the_oldest_kind_is_forgotten_when_there_are_too_many(monkeypatch):
+    monkeypatch.setattr(calls, "KNOWN_LIMIT", 2)
+    known = dict.fromkeys("ab")
+    calls.remember(known, "c", ())
+    assert list(known) == ["b", "c"]
