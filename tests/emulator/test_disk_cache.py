@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import ir
 from numba import cuda, types
 from numba.extending import intrinsic
-from numba_kernels.emulator import OutOfBounds, EmulatedKernel, launch
+from numba_kernels.emulator import EmulatedKernel, OutOfBounds
 
 {definitions}
 
