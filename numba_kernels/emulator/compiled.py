@@ -71,9 +71,11 @@ class Compiled:
     def _content(self) -> Any:
         """All that the kernel's machine code depends on."""
         program = self.program
-        made = {program.function.__name__, *program.alone.values(), "__builtins__"}
-        captured = {name: value for name, value in program.namespace.items() if name not in made}
-        return program.source, captured, tuple(sorted(JIT_OPTIONS.items()))
+        functions = {name: python_function(program.namespace[name]) for name in program.alone.values()}
+        functions[program.function.__name__] = program.function
+        used = {name for function in functions.values() for name in function.__code__.co_names} - set(functions)
+        captured = {name: program.namespace[name] for name in used if name in program.namespace}
+        return program.source, sorted(captured.items()), tuple(sorted(JIT_OPTIONS.items()))
 
     def run(self, *args: Any) -> Any:
         """Call the entry, compiled before for the types of the first call's arguments, by one process at a time."""

@@ -82,8 +82,11 @@ class Flatten(StatementPass):
         self.emit(self.rebuilt(node))
 
     def do_Assign(self, node: ast.Assign) -> None:
-        (target,) = node.targets
-        value = self.expression(node.value)
+        (target,), value = node.targets, node.value
+        if isinstance(target, ast.Name) and isinstance(value, ast.Call) and self.is_wait(value):
+            self.emit(ast.Assign([target], self.with_arguments(value)))
+            return
+        value = self.expression(value)
         if self.waits(target):
             value = self.kept(value)
         self.emit(ast.Assign([self.target(target)], value))

@@ -14,7 +14,7 @@ from .names import Names
 from .program import UNKNOWN, Location, Program
 from .scope import Scope
 from .source import is_device_function, python_function
-from .statements import StatementPass, load, location_of
+from .statements import StatementPass, is_simple, load, location_of
 
 
 class Inline(StatementPass):
@@ -26,31 +26,37 @@ class Inline(StatementPass):
         self.callers, self.compile_alone = callers, compile_alone
 
     def do_Expr(self, node: ast.Expr) -> None:
-        value = self.expression(node.value)
-        if not isinstance(value, ast.Name | ast.Constant):
-            self.emit(ast.Expr(value))
+        if not self.written_out(node.value, None):
+            value = self.expression(node.value)
+            if not is_simple(value):
+                self.emit(ast.Expr(value))
 
     def do_Assign(self, node: ast.Assign) -> None:
-        self.emit(ast.Assign([self.expression(t) for t in node.targets], self.expression(node.value)))
+        if not self.written_out(node.value, node.targets[0]):
+            self.emit(ast.Assign([self.expression(t) for t in node.targets], self.expression(node.value)))
 
     def expression(self, node: ast.expr) -> ast.expr:
         made = self.rebuilt(node)
-        target = self.program.value(node.func) if isinstance(node, ast.Call) else UNKNOWN
-        return self.device_call(made, target) if is_device_function(target) else made  # type: ignore[arg-type]
-
-    def device_call(self, node: ast.Call, target: Any) -> ast.expr:
-        function = python_function(target)
-        if function in self.callers:
-            raise self.refusal(f"{function.__name__} calls itself", node)
+        function = self.device_function(node)
+        if function is None:
+            return made
         scope = Scope(self.program, function)
-        arguments = self.bind(node, scope)
-        if waits_inside(self.program, function, self.callers):
-            return self.written_out(scope, arguments)
+        arguments = self.bind(made, scope)  # type: ignore[arg-type]
         expression = self.single_expression(scope, arguments)
         if expression is not None:
             return expression
         name = self.compile_alone(scope, self.callers)
         return ast.Call(load(name), [load("__t"), load("__env"), *arguments.values()], [])
+
+    def device_function(self, node: ast.expr) -> Any:
+        """The plain device function that an expression calls; None where it calls none."""
+        target = self.program.value(node.func) if isinstance(node, ast.Call) else UNKNOWN
+        if not is_device_function(target):
+            return None
+        function = python_function(target)
+        if function in self.callers:
+            raise self.refusal(f"{function.__name__} calls itself", node)
+        return function
 
     def bind(self, node: ast.Call, scope: Scope) -> dict[str, ast.expr]:
         """The argument of each parameter of a device function, in order."""
@@ -64,17 +70,23 @@ class Inline(StatementPass):
             raise self.refusal(f"{scope.name} is called with the wrong arguments", node)
         return {p: given[p] for p in scope.parameters}
 
-    def written_out(self, scope: Scope, arguments: dict[str, ast.expr]) -> ast.expr:
-        """Write a device function's body here, its names prefixed, and give its return value."""
+    def written_out(self, node: ast.expr, target: ast.expr | None) -> bool:
+        """Write the body of a device function that waits in place of its call, its names prefixed, and assign what it returns to
+        ``target``; False where the expression is no such call."""
+        function = self.device_function(node)
+        if function is None or not waits_inside(self.program, function, self.callers):
+            return False
+        scope = Scope(self.program, function)
         *body, last = scope.tree.body
         if not isinstance(last, ast.Return):
             body, last = scope.tree.body, ast.Return(None)
+            last.at = location_of(node)  # type: ignore[attr-defined]
         for found in ast.walk(scope.tree):
             if isinstance(found, ast.Return) and found is not last:
                 reason = f"{scope.name} contains a collective and returns before its end: one return, last, is supported"
                 raise self.program.refusal(reason, Location(self.program.name, scope.file, found.lineno))
         prefix = f"{scope.name}_{self.program.fresh('')[2:]}_"
-        for parameter, argument in arguments.items():
+        for parameter, argument in self.bind(self.rebuilt(node), scope).items():  # type: ignore[arg-type]
             known = constant(self.program.value, argument)
             if parameter not in scope.stored and known is not UNKNOWN:
                 scope.statics[parameter] = known
@@ -82,14 +94,17 @@ class Inline(StatementPass):
                 scope.aliases[parameter] = argument.id  # nothing in the callee can change the caller's variable
             else:
                 self.assign(prefix + parameter, argument)
-        here, callers, self.callers = self.here, self.callers, (*self.callers, scope.function)
+        here, callers, self.callers = self.here, self.callers, (*self.callers, function)
         *written, result = resolved(self.program, scope, [*body, last], prefix, self.callers)
         self.each(written)
         self.here = location_of(result)
         value = self.expression(result.value) if isinstance(result, ast.Return) and result.value else ast.Constant(None)
-        value = self.kept(value, f"{scope.name}_")
+        if target is not None:
+            self.emit(ast.Assign([target], value))
+        elif not is_simple(value):
+            self.emit(ast.Expr(value))
         self.here, self.callers = here, callers
-        return value
+        return True
 
     def single_expression(self, scope: Scope, arguments: dict[str, ast.expr]) -> ast.expr | None:
         """The call of a function that is one return statement, written out; None where an argument would be evaluated
