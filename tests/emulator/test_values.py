@@ -56,7 +56,10 @@ def test_grid_of_two_dimensions_and_gridsize():
 # --- warp collectives ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64])
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float32, np.int64, *(pytest.param(t, marks=pytest.mark.slow) for t in (np.float64, np.int32, np.uint32, np.uint64))],
+)
 def test_a_shuffle_moves_every_bit_and_keeps_the_type(dtype):
     def kernel(x, y):
         t = cuda.threadIdx.x
