@@ -423,6 +423,24 @@ def test_a_branch_on_a_constant_is_not_compiled():
     assert (y == 2).all()
 
 
+def test_what_constants_fold_away_leaves_nothing_behind():
+    ADDS = False
+
+    @cuda.jit(device=True, inline="always")
+    def add_to(out, i):
+        if ADDS:
+            out[i] += 1
+
+    def kernel(out):
+        for i in range(cuda.threadIdx.x, out.size, 32):
+            add_to(out, i)
+        out[cuda.threadIdx.x] = cuda.threadIdx.x
+
+    out = np.zeros(64, np.float32)
+    EmulatedKernel(kernel).launch(grid=1, block=32, args=(out,))
+    assert out.tolist() == [*range(32), *[0] * 32]
+
+
 def test_launches_on_many_threads_do_not_meet():
     from concurrent.futures import ThreadPoolExecutor
 

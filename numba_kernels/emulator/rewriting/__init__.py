@@ -103,11 +103,21 @@ def define(program: Program, scope: Scope, name: str, callers: tuple[Any, ...], 
     definition.name, definition.body = name, body
     definition.args = ast.arguments([], [ast.arg(n) for n in ("__t", "__env", *scope.parameters)], None, [], [], None, [])
     module = ast.Module([definition], [])
+    fill_empty_bodies(definition, location_of(scope.tree))
     give_lines(definition.body)
     ast.fix_missing_locations(module)
     program.source += ast.unparse(module) + "\n\n\n"
     exec(compile(module, scope.file, "exec"), program.namespace)
     return name
+
+
+def fill_empty_bodies(definition: ast.FunctionDef, at: Location) -> None:
+    """A ``pass`` where constants folded away all that a function, a loop or a branch had."""
+    for node in ast.walk(definition):
+        if isinstance(node, ast.FunctionDef | ast.For | ast.While | ast.If) and not node.body:
+            nothing = ast.Pass()
+            nothing.at = at if node is definition else location_of(node)  # type: ignore[attr-defined]
+            node.body = [nothing]
 
 
 def give_lines(body: list[ast.stmt]) -> None:
