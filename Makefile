@@ -3,24 +3,69 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-ROOMS := numba_kernels reference difftest
 
-.PHONY: difftest test lint clean
+# Coverage in percent that each room has at least; below it, `make test COVERAGE=1` fails.
+LEAST := numba_kernels:72 reference:83 difftest:94
+COVERAGE ?=
+# Processes, each with one thread: more threads than cores make the many small torch calls slower.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
+# A process starts on a stretch of neighbouring tests, which share what they compile, and ends on tests of others.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# Seconds after which no test begins; empty: all run. The order is drawn anew for every commit.
+BUDGET ?=
+SLOW = $(PYTEST) -m slow $(if $(BUDGET),--budget $(BUDGET) --order-seed "$$(git rev-parse HEAD)") $(ARGS)
+BITS := tests/numba_kernels/test_bits.py
+
+.PHONY: difftest test lint ci slow bits pages floors clean
 
 difftest: $(VENV)/.installed
 	$(BIN)/python cli.py difftest $(ARGS)
 
-# Two processes, each with one thread: more threads than cores make the many small torch calls slower.
 test: $(VENV)/.installed-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term $(ARGS)
-	@for room in $(ROOMS); do \
-	  echo "coverage of $$room: $$($(BIN)/python -m coverage report --include="$$room/*" --format=total) %"; \
+	$(PYTEST) $(if $(COVERAGE),--cov --cov-report=) $(ARGS)
+ifneq ($(COVERAGE),)
+	@for room in $(LEAST); do \
+	  name=$${room%%:*} least=$${room##*:}; \
+	  printf 'coverage of %s in percent, at least %s: ' "$$name" "$$least"; \
+	  $(BIN)/python -m coverage report --include="$$name/*" --format=total --fail-under="$$least" || exit; \
 	done
+endif
 
+# What must hold before any test runs: style, types, which room imports which, and the counts of .ci/shape.py.
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python .ci/shape.py
+
+# All that a change must pass, in at most 15 minutes on two cores.
+ci:
+	$(MAKE) lint
+	$(MAKE) test COVERAGE=1
+	$(MAKE) pages
+	$(MAKE) bits BUDGET=120
+	$(MAKE) slow BUDGET=180
+
+# Tests of over ten seconds, but for the record of bits.
+slow: $(VENV)/.installed-test
+	$(SLOW) --ignore=$(BITS)
+
+# The record of output bits, every operator, dtype, contract and width.
+bits: $(VENV)/.installed-test
+	$(SLOW) $(BITS)
+
+# Generated pages and blocks are what the code and the result files say.
+pages: $(VENV)/.installed-test
+	$(BIN)/python cli.py docs --check
+
+# The lowest versions that pyproject.toml allows, in a venv of their own, run the suite once. Gigabytes: torch with CUDA.
+FLOORS := out/floors
+floors:
+	$(PYTHON) -m venv $(FLOORS)
+	$(PYTHON) .ci/floors.py > $(FLOORS)/requirements.txt
+	$(FLOORS)/bin/python -m pip install -q -r $(FLOORS)/requirements.txt
+	OMP_NUM_THREADS=1 $(FLOORS)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -36,4 +81,4 @@ $(VENV)/.installed-test: pyproject.toml constraints-cpu.txt | $(BIN)/python
 	@touch $(VENV)/.installed $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage
+	rm -rf $(VENV) $(FLOORS) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis .coverage

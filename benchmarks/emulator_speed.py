@@ -1,6 +1,6 @@
 """Rows per second of the CPU emulator beside Numba's own simulator, on kernels that both can run.
 
-    python benchmarks/emulator_speed.py [--rows 400] [--width 4096] [--threads 64]
+    python benchmarks/emulator_speed.py [--rows 400] [--width 4096] [--threads 64] [--json FILE]
 
 The simulator has no warp shuffles, so the kernel it runs reduces in shared memory. The simulator runs in a process of its own
 (``NUMBA_ENABLE_CUDASIM=1`` must be set before Numba is imported).
@@ -14,11 +14,14 @@ import os
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import cuda, float32
 
+SCHEMA = "numba-kernels/emulator-speed/1"
 SIMULATOR_ROWS = 2  # it runs a few rows a second
 
 
@@ -136,13 +139,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--threads", type=int, default=64)
+    parser.add_argument("--json", type=Path, help="result file; JSON Lines if it ends in .jsonl")
     parser.add_argument("--simulator", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.simulator:
         print(time_simulator(options.threads, options.width))
         return
 
+    found: list[dict[str, Any]] = []
+
     def show(name: str, rate: float, first: float | None = None) -> None:
+        found.append({"what": name, "rows_per_second": round(rate, 1), "first_launch": first and round(first, 2)})
         note = "" if first is None else f"   first launch {first:.2f} s"
         print(f"{name:<44}{rate:>10,.0f} rows/s{note}", flush=True)
 
@@ -159,6 +166,26 @@ def main() -> None:
             show(f"emulator ({check_mode}), {name}", rate, first)
     rate, first = time_operator(options.rows, options.width)
     show("emulator (fast), bf16 fused_add_rmsnorm", rate, first)
+    if options.json:
+        write(options, found)
+
+
+def write(options: argparse.Namespace, found: list[dict[str, Any]]) -> None:
+    """Leaves what was measured in a result file."""
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from difftest.report import jsonl
+    from difftest.run.environment import environment
+
+    document = {
+        "schema": SCHEMA,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(sys.argv),
+        "environment": environment("cpu"),
+        "width": options.width,
+        "threads": options.threads,
+        "speeds": found,
+    }
+    jsonl.write(options.json, document, ["speeds"])
 
 
 if __name__ == "__main__":

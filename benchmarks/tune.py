@@ -28,10 +28,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from numba_kernels.backend.compile import machine_code
-from numba_kernels.kernels.config import Config, GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation
-from numba_kernels.runtime import launch
-
 from difftest.bench import conditions, shapes
 from difftest.bench.buffers import BufferSets
 from difftest.bench.shapes import head, timed
@@ -39,13 +35,16 @@ from difftest.bench.timer import GraphTimer
 from difftest.cases.case import Case
 from difftest.report import jsonl
 from numba_kernels import tuning
+from numba_kernels.backend.compile import machine_code
+from numba_kernels.kernels.config import Config, GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation
 from numba_kernels.plans import GatedPlan, NormPlan, Plan
+from numba_kernels.runtime import launch
 from reference.formats import FORMATS
 
 SCHEMA = "numba-kernels/tuning/2"
 PARTS = ("points",)
 EPS_BITS = 0x358637BD  # fp32 1e-6
-ROUNDS, REPLAYS = 4, 3
+ROUNDS, LAUNCHES = 4, 3
 FINALISTS, FINAL_ROUNDS = 3, 8
 SLACK = 0.02  # how much slower than the fastest variant a choice may be: what two runs on one card differ by
 CHOSEN = "chosen"
@@ -206,7 +205,7 @@ def measure(case: Case, timer: GraphTimer, device: torch.device) -> dict[str, An
         calls = [partial(_run, prepared, case, sets.tensors(i), outputs[i]) for i in range(sets.count)]
         sets.refresh()
         graph = timer.capture(calls)
-        timer.replay(graph, sets.refresh)
+        timer.launch(graph, sets.refresh)
         if first is None:
             first = graph.outputs[-1].clone()
         elif not torch.equal(graph.outputs[-1], first):
@@ -234,7 +233,7 @@ def _take_turns(found: Mapping[str, _Timed], sets: BufferSets, timer: GraphTimer
     timer.wake()
     for order in shapes.turns(list(found), rounds):
         for name in order:
-            seconds = timer.turn(found[name].graph, REPLAYS, sets.refresh)
+            seconds = timer.turn(found[name].graph, LAUNCHES, sets.refresh)
             found[name].samples += [each / sets.count * 1e6 for each in seconds]
 
 

@@ -41,7 +41,7 @@ class Listed(click.Option):
 
     def __init__(self, *words: Any, **extra: Any) -> None:
         default = extra.pop("default", "")
-        super().__init__(*words, multiple=True, default=(default,) if default else (), **extra)
+        super().__init__(*words, **{**extra, "multiple": True, "default": (default,) if default else ()})
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         """The text; empty where the option was not given, or where nothing was given to it."""

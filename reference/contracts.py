@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reference.claims import claim, libraries
 from reference.operators import Operator, operator
 from reference.operators.contract import Contract, check_contract, contract_of, corners
 from reference.operators.declaration import DEFAULT_EPS
+from reference.providers.claims import claim, libraries
 
-__all__ = ["DEFAULT_EPS", "Contract", "check_contract", "contract", "corners"]
+__all__ = ["DEFAULT_EPS", "Contract", "check_contract", "contract", "contract_of", "corners"]
 
 
 def contract(op: str | Operator, spelling: str = "", eps: float = DEFAULT_EPS, **parameters: float) -> Contract:

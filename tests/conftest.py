@@ -1,25 +1,48 @@
-"""Tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device; coverage is measured where it is cheap."""
+"""Which tests run, and what is measured in them: no GPU tests without a GPU, a budget of time, coverage where it is cheap."""
 
+import random
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
-COMPILING = (Path(__file__).parent / "kernels", Path(__file__).parent / "emulator")
+COMPILING = {Path(__file__).parent / room for room in ("numba_kernels", "emulator", "kernels", "replay")}
 UNTRACED = pytest.StashKey[bool]()
+BEGAN = pytest.StashKey[float]()
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--budget", type=float, metavar="SECONDS", help="skip, with the reason, what has not begun after this time")
+    parser.addoption("--order-seed", metavar="TEXT", help="an order of the tests drawn from this, so that a budget favours none")
+
+
+def pytest_collection_modifyitems(config, items):
     if not torch.cuda.is_available():
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="no CUDA device"))
-    seen = set()
+    functions = {}
     for item in items:
         function = item.nodeid.partition("[")[0]
-        item.stash[UNTRACED] = item.path.parent in COMPILING and function in seen
-        seen.add(function)
+        item.stash[UNTRACED] = bool(COMPILING & set(item.path.parents)) and function in functions
+        functions.setdefault(function, []).append(item)
+    seed = config.getoption("--order-seed")
+    if seed:  # whole functions: tests of one function share what they compile
+        order = sorted(functions)
+        random.Random(seed).shuffle(order)
+        items[:] = [item for function in order for item in functions[function]]
+
+
+def pytest_collection_finish(session):
+    session.config.stash[BEGAN] = time.monotonic()
+
+
+def pytest_runtest_setup(item):
+    budget = item.config.getoption("--budget")
+    if budget is not None and time.monotonic() - item.config.stash[BEGAN] > budget:
+        pytest.skip(f"the budget of {budget:g} seconds is spent")
 
 
 @pytest.hookimpl(wrapper=True)

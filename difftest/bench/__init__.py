@@ -1,9 +1,9 @@
 """GPU and host time of the operators beside their peers.
 
 How a kernel of a microsecond and a half is timed: N calls over N prepared buffer sets are captured in one CUDA graph, and the
-graph is replayed between two events. The host's share, the clone of an input and the feeding of an in-place operator on its own
-output stay outside the clock: before each replay every set gets its first values again, the L2 is written over and read
-clean, and the stream is held back until the replay is queued. Providers take turns, so that a drift of the clocks meets them
+graph is launched between two events. The host's share, the clone of an input and the feeding of an in-place operator on its own
+output stay outside the clock: before each launch every set gets its first values again, the L2 is written over and read
+clean, and the stream is held back until the launch is queued. Providers take turns, so that a drift of the clocks meets them
 all, and a copy of the same bytes takes its turns with them. After the clock stops, what the timed buffers hold is compared
 with the provider's own contract.
 

@@ -27,8 +27,8 @@ from reference.contracts import Contract
 from reference.providers import Provider
 
 ROUNDS = 5
-REPLAYS = 3  # a turn; with the rounds, 15 samples
-LONG = 0.02  # seconds; a replay longer than this takes one a turn
+LAUNCHES = 3  # a turn; with the rounds, 15 samples
+LONG = 0.02  # seconds; a launch longer than this takes one a turn
 
 
 class DeviceLost(RuntimeError):
@@ -165,14 +165,14 @@ def _take_turns(entries: Sequence[_Entry], calls: int, timer: Timer) -> None:
         for name in order:
             entry = by_name[name]
             long = bool(entry.samples) and entry.samples[0] * calls > LONG
-            seconds = timer.turn(entry.captured, 1 if long else REPLAYS, entry.refresh)
+            seconds = timer.turn(entry.captured, 1 if long else LAUNCHES, entry.refresh)
             entry.samples += [each / calls for each in seconds]
 
 
 def _checked(entry: _Entry, case: Case, sets: BufferSets, timer: Timer) -> dict[str, Any]:
-    """Replays once more on fresh values; the first set's result and the last one's are looked at."""
+    """Launches once more on fresh values; the first set's result and the last one's are looked at."""
     assert entry.contract is not None
-    timer.replay(entry.captured, entry.refresh)
+    timer.launch(entry.captured, entry.refresh)
     inputs = sets.first_values()
     largest: dict[str, int] = {}
     for index in dict.fromkeys((0, sets.count - 1)):

@@ -28,7 +28,7 @@ PARTS = ("points", "host")  # of the document: lists with an entry a measurement
 CARD_COPY_BYTES = 2**32  # read and written; large beside any L2
 
 METHOD = (
-    "CUDA graph of N calls over N prepared buffer sets; before each replay, outside the events, every set gets its first "
+    "CUDA graph of N calls over N prepared buffer sets; before each launch, outside the events, every set gets its first "
     "values again and the L2 is written over, then read clean; providers and two ways to copy the same bytes take turns; median "
     "of the samples; GB/s from the fused form's bytes, the weight once a launch; results checked after timing."
 )
@@ -68,7 +68,7 @@ def run(
         "method": {
             "timer": METHOD,
             "rounds": measure.ROUNDS,
-            "replays": measure.REPLAYS,
+            "launches": measure.LAUNCHES,
             "most_calls": shapes.MOST_CALLS,
             "flush_bytes": timer.FLUSH_BYTES,
             "eps": DEFAULT_EPS,

@@ -50,7 +50,7 @@ _OTHER_POINTS = (
     ("silu_and_mul", 4096, 14336),
 )
 
-MOST_CALLS = 200  # of some microseconds each: a replay of a quarter millisecond, against events of half a microsecond
+MOST_CALLS = 200  # of some microseconds each: a launch of a quarter millisecond, against events of half a microsecond
 POOL_BYTES = 3 * 2**30  # of prepared buffers and outputs a provider
 ALIGNMENT = 256  # bytes at which each buffer starts, as from an allocator
 

@@ -1,4 +1,4 @@
-"""The clock: calls captured in a CUDA graph, replayed between events with a cold, clean L2.
+"""The clock: calls captured in a CUDA graph, launched between events with a cold, clean L2.
 
 `Timer` is what the rest of the benchmark needs of it, so that a made-up one can stand in where there is no GPU.
 """
@@ -14,13 +14,13 @@ import torch
 Call = Callable[[], Any]
 
 FLUSH_BYTES = 256 * 2**20  # several times the L2 of any card yet (60 MB on an H200, 126 MB on a B200)
-# The stream is held back this long, about 0.3 ms, before the first event, while the host queues the replay: launching a graph
+# The stream is held back this long, about 0.3 ms, before the first event, while the host queues the launch: launching a graph
 # of 200 nodes may take it 0.1 ms, and an event that fired before that would count it.
 HOLD_CYCLES = 600_000
 
 
 class Captured(Protocol):
-    """Calls that can be run again at once, and what they returned: buffers that each replay writes anew."""
+    """Calls that can be run again at once, and what they returned: buffers that each launch writes anew."""
 
     outputs: list[Any]
 
@@ -34,11 +34,11 @@ class Timer(Protocol):
     def capture(self, calls: Sequence[Call]) -> Captured:
         """The calls as one unit of work, run once already."""
 
-    def replay(self, captured: Captured, refresh: Callable[[], None]) -> None:
+    def launch(self, captured: Captured, refresh: Callable[[], None]) -> None:
         """Runs the unit once on refreshed buffers, and waits for it."""
 
-    def turn(self, captured: Captured, replays: int, refresh: Callable[[], None]) -> list[float]:
-        """Seconds on the device of each of `replays` runs of the unit, with `refresh` and a flush before each."""
+    def turn(self, captured: Captured, launches: int, refresh: Callable[[], None]) -> list[float]:
+        """Seconds on the device of each of `launches` runs of the unit, with `refresh` and a flush before each."""
 
     def wake(self) -> None:
         """Brings the clocks up after a time without work."""
@@ -99,18 +99,18 @@ class GraphTimer:
         torch.cuda.synchronize(self.device)
         return _Graph(graph, outputs)
 
-    def replay(self, captured: Captured, refresh: Callable[[], None]) -> None:
-        """One replay, not timed."""
+    def launch(self, captured: Captured, refresh: Callable[[], None]) -> None:
+        """One launch, not timed."""
         assert isinstance(captured, _Graph)
         refresh()
         captured.graph.replay()
         torch.cuda.synchronize(self.device)
 
-    def turn(self, captured: Captured, replays: int, refresh: Callable[[], None]) -> list[float]:
-        """Event to event around each replay."""
+    def turn(self, captured: Captured, launches: int, refresh: Callable[[], None]) -> list[float]:
+        """Event to event around each launch."""
         assert isinstance(captured, _Graph)
         events = []
-        for _ in range(replays):
+        for _ in range(launches):
             refresh()
             self._flush()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

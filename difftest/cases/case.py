@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from difftest.cases import ledger, regimes
-from reference.claims import libraries
 from reference.contracts import Contract, contract
 from reference.formats import FORMATS, Format
 from reference.operators import Operator, operator
+from reference.providers.claims import libraries
 
 SCHEMA = "numba-kernels/difftest-case/1"
 
@@ -124,7 +124,7 @@ class Case:
         for name, value, allowed in (
             ("dtype", self.dtype, FORMATS),
             ("weight_dtype", self.weight_dtype or self.dtype, FORMATS),
-            ("regime", self.regime, regimes.applying(self.operator)),
+            ("regime", self.regime, regimes.names(self.operator)),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} {value!r} of {self.op} is not one of {', '.join(allowed)}")

@@ -40,7 +40,7 @@ class Request:
 
     def regimes_of(self, op: str) -> list[str]:
         """The regimes to run for an operator, in their fixed order."""
-        return [name for name in regimes.applying(operator(op)) if self.regimes is None or name in self.regimes]
+        return [name for name in regimes.names(operator(op)) if self.regimes is None or name in self.regimes]
 
 
 def default_rows(width: int, device: str) -> int:

@@ -270,7 +270,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
 )
 
 
-def applying(op: Operator) -> tuple[str, ...]:
+def names(op: Operator) -> tuple[str, ...]:
     """The names of the regimes that mean something for an operator, in their fixed order."""
     return tuple(regime.name for regime in REGIMES.values() if regime.needs(op))
 

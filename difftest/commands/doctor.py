@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 from rich import box
+from rich.console import Console
 
 from difftest import errors
 from difftest.cases.case import Case
@@ -26,10 +27,9 @@ def doctor() -> int:
     """Prints the tables. Returns 0 when the kernels can run on some device here, else 3."""
     screen = console()
     screen.print(f"Python {platform.python_version()}, {platform.platform()}")
-    packages = [(package, version_of(package)) for package in (*PACKAGES, *OPTIONAL)]
-    rows = tuple((package, found or "-", _remark(package, found)) for package, found in packages)
-    heads = ("package", "version", "remark")
-    screen.print(terminal(Table("", heads, rows, left=heads), frame=box.HEAVY_HEAD, fold=True))
+    found = {package: version_of(package) for package in (*PACKAGES, *OPTIONAL)}
+    packages = tuple((package, version or "-", _remark(package, version)) for package, version in found.items())
+    _show(screen, ("package", "version", "remark"), packages)
 
     cuda = torch.cuda.is_available()
     if cuda:
@@ -40,11 +40,13 @@ def doctor() -> int:
         screen.print("No GPU: torch sees no CUDA device. The kernels run on the CPU replay.")
 
     devices = ["cpu", *(["cuda"] if cuda else [])]
-    heads = ("provider", "version", "operators", *devices)
-    rows = tuple(_row(name, devices) for name in providers.names())
-    screen.print(terminal(Table("", heads, rows, left=heads), frame=box.HEAVY_HEAD, fold=True))
+    _show(screen, ("provider", "version", "operators", *devices), tuple(_row(name, devices) for name in providers.names()))
     usable = any(_why_not(providers.get("numba"), device) is None for device in devices)
     return errors.CONFORMS if usable else errors.LACKING
+
+
+def _show(screen: Console, heads: tuple[str, ...], rows: tuple[tuple[Entry, ...], ...]) -> None:
+    screen.print(terminal(Table("", heads, rows, left=heads), frame=box.HEAVY_HEAD, fold=True))
 
 
 def _row(name: str, devices: Sequence[str]) -> tuple[Entry, ...]:

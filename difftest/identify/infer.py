@@ -2,7 +2,7 @@
 
 When is a name certain? When nothing that was observed contradicts it, and at least `MARGIN` elements contradict every
 other corner. Neither is a matter of tolerance: the values that a contract allows are all that sane fp32 arithmetic can
-give (`reference.attainable`), so one element outside them refutes it, whatever order the kernel sums in. The margin is
+give (`reference.exact.attainable`), so one element outside them refutes it, whatever order the kernel sums in. The margin is
 above one only so that no name rests on a handful of elements whose bound some unusual hardware misses. With the rows of
 `probes`, over a thousand elements contradict each wrong corner at width 3, and over ten thousand at width 4096.
 A rounded rstd or a mean over width + 1 shifts whole rows by 2^-9 and 1 / (2 * width), a thousand times and more what

@@ -13,6 +13,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "bench-plots": speed.both_plots,
     "claims": operators.claims,
     "contract-cost": speed.contract_costs,
+    "emulator-speed": speed.emulator,
     "first-call": speed.first_calls,
     "forms": forms.forms,
     "ladder": speed.steps,

@@ -13,10 +13,9 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PLOTS = ROOT / "docs" / "plots"
 
-BENCH, CONTRACTS, FIRST_CALL, PROFILE, TUNING = (
-    f"numba-kernels/{name}" for name in ("bench", "contracts", "first-call", "profile", "tuning")
+BENCH, LADDER, CONTRACTS, FIRST_CALL, PROFILE, TUNING, EMULATOR = (
+    f"numba-kernels/{name}" for name in ("bench", "ladder", "contracts", "first-call", "profile", "tuning", "emulator-speed")
 )
-LADDER = "numba-kernels/ladder"
 MATRIX = RESULTS / "matrix-h200.jsonl"
 
 # What measures a kind of result, for the block of a page that has none yet.
@@ -27,6 +26,7 @@ COMMANDS = {
     FIRST_CALL: "python benchmarks/first_call.py benchmarks/results/first-call-h200.jsonl",
     TUNING: "python benchmarks/tune.py benchmarks/results/tuning-h200.jsonl",
     PROFILE: "ncu, by hand",
+    EMULATOR: "python benchmarks/emulator_speed.py --json benchmarks/results/emulator-speed.jsonl",
 }
 
 
@@ -53,7 +53,7 @@ def benchmark() -> dict[str, Any] | None:
 
 def not_yet(kind: str) -> str:
     """What a block says that has nothing to show."""
-    return f"Not measured yet: `{COMMANDS[kind]}` on a machine with a GPU, then `python cli.py docs`.\n"
+    return f"Not measured yet: `{COMMANDS[kind]}`, then `python cli.py docs`.\n"
 
 
 def need_pages() -> None:

@@ -10,7 +10,7 @@ from difftest.bench import ladder, plots, results, tables
 from difftest.bench.results import Measured
 from difftest.bench.shapes import OURS
 from difftest.pages import sources
-from difftest.pages.sources import BENCH, CONTRACTS, FIRST_CALL, LADDER, PLOTS, PROFILE, TUNING
+from difftest.pages.sources import BENCH, CONTRACTS, EMULATOR, FIRST_CALL, LADDER, PLOTS, PROFILE, TUNING
 from difftest.report.table import Table, markdown
 
 PLOTTED = ("fused_add_rmsnorm", "bf16")
@@ -172,6 +172,21 @@ def _counted(metrics: dict[str, float], name: str, units: dict[str, float]) -> s
         if (value := metrics.get(f"{name} [{unit}]")) is not None:
             return f"{value * worth:,.1f}"
     return "-"
+
+
+def emulator(page: Path) -> str:
+    """Rows a second of the CPU emulator beside Numba's own simulator."""
+    document = sources.latest(EMULATOR)
+    if not document:
+        return sources.not_yet(EMULATOR)
+    where = document["environment"]
+    rows = [
+        (each["what"], f"{each['rows_per_second']:,.0f}", f"{each['first_launch']:.2f}" if each["first_launch"] else "-")
+        for each in document["speeds"]
+    ]
+    what = f"RMSNorm, width {document['width']}, {document['threads']} threads a block"
+    heads = (what, "rows a second", "first launch, seconds")
+    return f"{where['device']}, numba {where['numba']}, {document['date']}.\n\n{_numbers(heads, rows)}"
 
 
 def tuning(page: Path) -> str:

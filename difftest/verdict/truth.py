@@ -1,6 +1,6 @@
 """How far outputs are from the truth, in ULP of the output dtype: bias, quantiles, and the share correctly rounded.
 
-The truth is the operator under the contract given, correctly rounded or before its last rounding (`reference.oracle`).
+The truth is the operator under the contract given, correctly rounded or before its last rounding (`reference.exact.oracle`).
 """
 
 from __future__ import annotations

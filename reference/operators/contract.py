@@ -74,6 +74,14 @@ class Contract:
         """The value of the parameter of that name. KeyError for one that the contract does not have."""
         return self.eps if name == "eps" else dict(self.parameters)[name]
 
+    def with_values(self, values: Mapping[str, float]) -> Contract:
+        """The contract with other values of its parameters, by name. KeyError for one that it does not have."""
+        others = dict(self.parameters)
+        if unknown := set(values) - {"eps", *others}:
+            raise KeyError(f"{self} has no {', '.join(sorted(unknown))}")
+        parameters = tuple((name, values.get(name, value)) for name, value in others.items())
+        return replace(self, eps=values.get("eps", self.eps), parameters=parameters)
+
     def in_fp32(self) -> Contract:
         """The contract with the fp32 numbers nearest to its eps and parameters: what a kernel's float parameters hold."""
         nearest = tuple((name, _fp32(value)) for name, value in self.parameters)

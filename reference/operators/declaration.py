@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from inspect import Parameter as SignatureParameter
+from inspect import Signature
 from itertools import product
 from typing import Any, Protocol
 
@@ -221,9 +223,10 @@ class Operator:
         """The inverse of `assemble`, as views: values by role, and the vectors."""
         values: dict[str, torch.Tensor] = {}
         for each in self.tensors:
-            tensor, width = inputs[each.name], inputs[each.name].shape[-1] // 2
+            tensor = inputs[each.name]
             if each.role is Role.HALVES:
-                values |= {"gate": tensor[..., :width], "up": tensor[..., width:]}
+                gate, up = tensor.chunk(2, dim=-1)
+                values |= {"gate": gate, "up": up}
             elif each.role is Role.PAIRS:
                 values |= {"gate": tensor[..., 0::2], "up": tensor[..., 1::2]}
             else:
@@ -235,6 +238,16 @@ class Operator:
     def arguments(self, tensors: Tensors, contract: Values) -> tuple[Any, ...]:
         """The positional arguments of a call: the tensors, then the contract's values of the parameters."""
         return (*(tensors[name] for name in self.inputs), *(contract.value(p.name) for p in self.parameters))
+
+    def signature(self, contract: Values | None = None) -> Signature:
+        """The signature of a call; the parameters' defaults are the contract's values, or without one the declared."""
+        by_position = SignatureParameter.POSITIONAL_OR_KEYWORD
+        tensors = [SignatureParameter(name, by_position) for name in self.inputs]
+        numbers = [
+            SignatureParameter(p.name, by_position, default=contract.value(p.name) if contract else p.default)
+            for p in self.parameters
+        ]
+        return Signature(tensors + numbers)
 
     def switch_values(self, contract: Values) -> dict[str, tuple[float, ...]]:
         """Role -> the values at which the formula changes its form under `contract`; empty for most operators."""

@@ -1,7 +1,7 @@
 """Implementations to compare, by name: `get`, `names`, `register`, and those that installed packages add.
 
 A package adds its own through an entry point of group `numba_kernels.providers`: the entry's name is the provider's
-name, its object a provider, or a callable without arguments that makes one. Imports no optional library.
+name, its object a provider, or a callable without arguments that makes one. No optional library is imported here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a foreign kernel needs of a tensor's memory: rows it can address, and vectors that are aligned.
 
 A kernel that loads 16 bytes at an address that is no multiple of 16 kills the whole CUDA context, so the adapters ask
-first. Imports torch.
+first.
 """
 
 from __future__ import annotations

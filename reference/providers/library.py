@@ -1,24 +1,51 @@
-"""What adapters of foreign libraries share: lazy import, the claim from the table, and FlashInfer's signature.
-
-Imports torch; each library only when an operator of it is asked for.
-"""
+"""What adapters of foreign libraries share: lazy import, the claims on record, and FlashInfer's signature."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 
-from reference.claims import claim
-from reference.contracts import Contract, contract
 from reference.formats import FORMATS
-from reference.operators import operator
+from reference.operators import Operator, operator
+from reference.operators.contract import Contract
+from reference.providers.claim import Claim, find
 from reference.providers.protocol import Call, Unavailable
 from reference.rounding import STORAGE_DTYPES
+
+
+def in_signature(
+    op: str | Operator, native: Callable, contract: Contract, *, in_place: bool, check: Callable[..., None] | None = None
+) -> Callable:
+    """`native` in FlashInfer's signature: numbers default to the contract's, and what an operator writes is written.
+
+    `check(*tensors)` comes first. `in_place`: `native` has written its tensors itself; otherwise its outputs are copied.
+    """
+    op = operator(op)
+    signature = op.signature(contract)
+
+    def function(*arguments: Any, **named: Any) -> torch.Tensor | None:
+        bound = signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        if check:
+            check(*bound.args[: len(op.tensors)])
+        returned = native(*bound.args)
+        if not op.mutated:
+            return returned
+        if not in_place:
+            for name, output in zip(op.mutated, returned, strict=True):
+                bound.arguments[name].copy_(output)
+        return None
+
+    function.__name__ = op.name
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
 
 
 class LibraryProvider:
@@ -29,7 +56,8 @@ class LibraryProvider:
     """
 
     name: str
-    library: str  # the row of reference.claims
+    library: str  # whose claims are the provider's
+    on_record: tuple[Claim, ...]  # where they stand
     modules: tuple[str, ...]  # what must import
     distribution: str  # whose version is reported
     in_place = False
@@ -38,7 +66,8 @@ class LibraryProvider:
 
     def claims(self, op: str) -> Contract | None:
         """The contract on record for the library, read from its source, or None."""
-        return contract(op, self.library) if claim(self.library, op) else None
+        found = find(self.on_record, self.library, op)
+        return found.contract(op) if found else None
 
     def check(self, case: Call) -> str | None:
         """Why the call can't run here, or None; see the protocol."""
@@ -71,31 +100,7 @@ class LibraryProvider:
             raise ValueError(f"{self.name} has no {op}")
         if contract is not None and contract.code != claimed.code:
             raise ValueError(f"{self.name} follows {claimed.code} for {op}, not {contract.code}")
-        native = self.native(op)
-        family = operator(op).family
-        if family == "gated":
-
-            def gated(input: torch.Tensor) -> torch.Tensor:
-                self._check(op, input)
-                return native(input)
-
-            return gated
-        if family == "norm":
-
-            def norm(input: torch.Tensor, weight: torch.Tensor, eps: float = claimed.eps) -> torch.Tensor:
-                self._check(op, input, weight)
-                return native(input, weight, eps)
-
-            return norm
-
-        def add_norm(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = claimed.eps) -> None:
-            self._check(op, input, residual, weight)
-            output, new_residual = native(input, residual, weight, eps)
-            if not self.in_place:
-                input.copy_(output)
-                residual.copy_(new_residual)
-
-        return add_norm
+        return in_signature(op, self.native(op), claimed, in_place=self.in_place, check=partial(self._check, op))
 
     def native(self, op: str) -> Callable:
         """The library's own form; see the protocol."""

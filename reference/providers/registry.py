@@ -1,32 +1,45 @@
-"""The registry of providers: built-in ones by lazy import, registered ones, and entry points of installed packages."""
+"""The registry of providers: built-in ones, registered ones, and entry points of installed packages."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from inspect import isclass
 from typing import cast
 
 from reference.operators import OPERATORS
+from reference.providers.flashinfer import FlashInfer, FlashInferCuda, FlashInferCute
+from reference.providers.huggingface import HuggingFace
+from reference.providers.liger import Liger
 from reference.providers.protocol import Provider
+from reference.providers.quack import Quack
+from reference.providers.sglang import SGLang
+from reference.providers.torch_compile import TorchCompile
+from reference.providers.torch_eager import TorchEager
+from reference.providers.torch_plain import TorchPlain
+from reference.providers.triton import TritonKernels
+from reference.providers.vllm import Vllm
 
 ENTRY_POINT_GROUP = "numba_kernels.providers"
 
-# Name -> module and class under reference.providers; in the order in which they are listed.
-_BUILT_IN: dict[str, tuple[str, str]] = {
-    "torch": ("torch_plain", "TorchPlain"),
-    "torch-rmsnorm": ("torch_eager", "TorchEager"),
-    "torch-compile": ("torch_compile", "TorchCompile"),
-    "triton": ("triton_provider", "TritonKernels"),
-    "flashinfer": ("flashinfer_provider", "FlashInfer"),
-    "flashinfer-cuda": ("flashinfer_provider", "FlashInferCuda"),
-    "flashinfer-cute": ("flashinfer_provider", "FlashInferCute"),
-    "hf": ("hf_provider", "HuggingFace"),
-    "liger": ("liger_provider", "Liger"),
-    "quack": ("quack_provider", "Quack"),
-    "vllm": ("vllm_provider", "Vllm"),
-    "sglang": ("sglang_provider", "SGLang"),
+# In the order in which they are listed.
+_BUILT_IN: dict[str, Callable[[], Provider]] = {
+    made_by.name: made_by
+    for made_by in (
+        TorchEager,
+        TorchCompile,
+        TritonKernels,
+        FlashInfer,
+        FlashInferCuda,
+        FlashInferCute,
+        HuggingFace,
+        Liger,
+        Quack,
+        Vllm,
+        SGLang,
+    )
 }
+_BUILT_IN = {"torch": TorchPlain, **_BUILT_IN}
 _CORNERS = tuple(dict.fromkeys(code for op in OPERATORS.values() for code in op.codes))
 
 _registered: dict[str, Provider] = {}
@@ -71,14 +84,11 @@ def broken_entry_points() -> dict[str, str]:
 
 def _make(name: str) -> Provider:
     if name in _BUILT_IN:
-        module, made_by = _BUILT_IN[name]
-        return getattr(import_module(f"reference.providers.{module}"), made_by)()
+        return _BUILT_IN[name]()
     library, _, code = name.partition(":")
     if library == "torch" and code.upper() in _CORNERS:
         if code != code.upper():
             return get(f"torch:{code.upper()}")
-        from reference.providers.torch_plain import TorchPlain
-
         return TorchPlain(code)
     found = _entry_points()
     if name not in found:

@@ -1,4 +1,4 @@
-"""torch.compile on the operators written as PyTorch: what a user gets without writing a kernel."""
+"""torch.compile on the operators' formulas: what a user gets without writing a kernel."""
 
 from __future__ import annotations
 
@@ -10,14 +10,30 @@ from importlib.util import find_spec
 import torch
 
 from reference.operators import operator
+from reference.operators.contract import contract_of
+from reference.providers.claim import ADD, GEMMA_ADD, GEMMA_NORM, NORM, ROUNDING_ACTIVATION, ROUNDING_EVERY_OPERATION, Claim
 from reference.providers.library import LibraryProvider
-from reference.providers.torch_eager import ACTIVATIONS
+from reference.providers.recorded import TorchFunctions, record
+
+_TORCH = "torch 2.13"
+CLAIMS = (
+    Claim(
+        "torch-compile",
+        ADD + GEMMA_ADD,
+        "R0W0",
+        f"{_TORCH}: Inductor on reference/providers/torch_compile.py",
+        "cpu",
+        "of fp32 arithmetic with one cast at the end; Inductor may drop a module's inner roundings",
+    ),
+    Claim("torch-compile", NORM + GEMMA_NORM, "W0", f"{_TORCH}: Inductor", "cpu"),
+    Claim("torch-compile", ROUNDING_ACTIVATION + ROUNDING_EVERY_OPERATION, "S0", f"{_TORCH}: Inductor", "cpu"),
+)
 
 
 class TorchCompile(LibraryProvider):
     """fp32 arithmetic with one cast at the end, fused by Inductor: R0W0, W0, S0.
 
-    The sources hold no rounding between the first load and the last cast, because Inductor keeps 16-bit intermediates
+    What is compiled holds no rounding between the first load and the last cast, because Inductor keeps 16-bit intermediates
     in fp32 where it fuses and in memory where it does not, so that a compiled `F.silu(gate) * up` comes out as S0, and
     a compiled add and F.rms_norm as R1W0 on the CPU (torch 2.13): the contract of a compiled module with roundings
     inside depends on the fusion. CPU (needs a C++ compiler) and CUDA (needs Triton); nothing is refused.
@@ -28,6 +44,7 @@ class TorchCompile(LibraryProvider):
 
     name = "torch-compile"
     library = "torch-compile"
+    on_record = CLAIMS
     modules = ("torch",)
     distribution = "torch"
     needs_cuda = False
@@ -43,32 +60,5 @@ class TorchCompile(LibraryProvider):
         return reason
 
     def _native(self, op: str) -> Callable:
-        return torch.compile(_source(op))
-
-
-def _source(op: str) -> Callable:
-    which = operator(op)
-    bias = which.weight_bias
-    if which.activation is not None:
-        activate = ACTIVATIONS[which.activation]
-
-        def gated(input: torch.Tensor) -> torch.Tensor:
-            gate, up = input.float().chunk(2, dim=-1)
-            return (activate(gate) * up).to(input.dtype)
-
-        return gated
-
-    def scaled(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        rstd = torch.rsqrt(hidden.square().mean(dim=-1, keepdim=True) + eps)
-        return hidden * rstd * (weight.float() + bias)
-
-    def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        return scaled(input.float(), weight, eps).to(input.dtype)
-
-    def add_norm(
-        input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        total = input.float() + residual.float()
-        return scaled(total, weight, eps).to(input.dtype), total.to(input.dtype)
-
-    return norm if which.family == "norm" else add_norm
+        which = operator(op)
+        return torch.compile(record(which, TorchFunctions, contract_of(which)))

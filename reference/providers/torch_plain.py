@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
 import torch
 
 from reference.arithmetic import evaluate
-from reference.contracts import Contract, check_contract, contract
 from reference.operators import operator
+from reference.operators.contract import Contract, check_contract, contract_of
+from reference.providers.library import in_signature
 from reference.providers.protocol import Call
 
 
@@ -30,7 +31,7 @@ class TorchPlain:
         """The default contract of `op`, or the one in the name where `op` has it."""
         if self._code and self._code not in operator(op).codes:
             return None
-        return contract(op, self._code)
+        return contract_of(op, self._code)
 
     def check(self, case: Call) -> str | None:
         """Why the call can't run here, or None; see the protocol."""
@@ -47,46 +48,33 @@ class TorchPlain:
         return None if self.claims(op) else f"{op} has no contract {self._code}"
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
-        """The operator under `contract`, whatever its code. The eps of the call wins over the contract's."""
-        native = self._under(op, contract)
-        if operator(op).family != "add_norm":
-            return native
-
-        def add_norm(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None) -> None:
-            output, new_residual = native(input, residual, weight, eps)
-            input.copy_(output)
-            residual.copy_(new_residual)
-
-        return add_norm
+        """The operator under `contract`, whatever its code. The numbers of the call win over the contract's."""
+        chosen = self._chosen(op, contract)
+        return in_signature(op, self._under(op, chosen), chosen, in_place=False)
 
     def native(self, op: str) -> Callable:
-        """As `function`, with add_norm out of place: (output, residual)."""
-        return self._under(op, None)
+        """As `function`, with new tensors in place of those that are written."""
+        return self._under(op, self._chosen(op, None))
 
     def version(self) -> str:
         """torch's version."""
         return torch.__version__
 
-    def _under(self, op: str, asked: Contract | None) -> Callable:
+    def _chosen(self, op: str, asked: Contract | None) -> Contract:
         chosen = asked or self.claims(op)
         if chosen is None:
             raise ValueError(f"{op} has no contract {self._code}")
         check_contract(op, chosen)
+        return chosen
 
-        def at(eps: float | None) -> Contract:
-            return chosen if eps is None else replace(chosen, eps=eps)
+    def _under(self, op: str, contract: Contract) -> Callable:
+        which = operator(op)
+        names = tuple(p.name for p in which.parameters)
 
-        def add_norm(
-            input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None
-        ) -> tuple[torch.Tensor, torch.Tensor]:
-            outputs = evaluate(op, {"input": input, "residual": residual, "weight": weight}, at(eps))
-            return outputs["output"], outputs["residual"]
+        def native(*arguments: Any) -> torch.Tensor | tuple[torch.Tensor, ...]:
+            tensors = dict(zip(which.inputs, arguments, strict=False))
+            numbers = dict(zip(names, arguments[len(tensors) :], strict=False))
+            outputs = evaluate(which, tensors, contract.with_values(numbers))
+            return tuple(outputs.values()) if which.mutated else outputs["output"]
 
-        def norm(input: torch.Tensor, weight: torch.Tensor, eps: float | None = None) -> torch.Tensor:
-            return evaluate(op, {"input": input, "weight": weight}, at(eps))["output"]
-
-        def gated(input: torch.Tensor) -> torch.Tensor:
-            return evaluate(op, {"input": input}, chosen)["output"]
-
-        forms: dict[str, Callable] = {"add_norm": add_norm, "norm": norm, "gated": gated}
-        return forms[operator(op).family]
+        return native

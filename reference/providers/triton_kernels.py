@@ -1,6 +1,6 @@
 """The operators in Triton, as a user would write them after reading FlashInfer: R0W0, W0, S0, one program a row.
 
-Imports torch, triton and this package's layout checks; needs a CUDA device to run. All arithmetic is fp32.
+All arithmetic is fp32. Needs a CUDA device to run.
 """
 
 from __future__ import annotations

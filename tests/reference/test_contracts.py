@@ -2,9 +2,9 @@
 
 import pytest
 
-from reference.claims import CLAIMS
 from reference.contracts import Contract, contract, corners
 from reference.operators import OPERATORS
+from reference.providers.claims import CLAIMS
 
 
 def test_every_operator_names_its_corners():

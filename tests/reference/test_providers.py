@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from reference.arithmetic import evaluate
-from reference.claims import claim
 from reference.contracts import Contract, contract, corners
 from reference.operators import OPERATORS
-from reference.providers import Provider, Refused, Unavailable, get, names, register, registry
-from reference.providers.flashinfer_provider import FlashInfer, FlashInferCuda, FlashInferCute
+from reference.providers import Provider, Refused, Unavailable, get, huggingface, names, register, registry
+from reference.providers.claims import claim
+from reference.providers.flashinfer import FlashInfer, FlashInferCuda, FlashInferCute
 from reference.providers.layout import as_rows, require_aligned, vector_bytes
 from reference.providers.library import LibraryProvider
-from reference.providers.quack_provider import Quack
-from reference.providers.sglang_provider import SGLang
+from reference.providers.quack import Quack
+from reference.providers.sglang import SGLang
 from reference.providers.torch_plain import TorchPlain
-from reference.providers.vllm_provider import Vllm
+from reference.providers.vllm import Vllm
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 BUILT_IN = (
@@ -98,6 +98,7 @@ def test_a_cuda_library_says_that_it_needs_a_cuda_device(name):
 
 class Missing(LibraryProvider):
     name = library = "hf"
+    on_record = huggingface.CLAIMS
     modules = ("no_such_library.inside",)
     distribution = "no-such-library"
     needs_cuda = False

@@ -38,20 +38,20 @@ class FakeTimer:
         self.log.append(("capture", name_of(calls[0]), len(calls)))
         return Recorded(calls)
 
-    def replay(self, captured, refresh):
+    def launch(self, captured, refresh):
         refresh()
         captured.run()
 
-    def turn(self, captured, replays, refresh):
+    def turn(self, captured, launches, refresh):
         self.turns += 1
         if self.stop_after is not None and self.turns > self.stop_after:
             raise KeyboardInterrupt
         name = name_of(captured.calls[0])
-        self.log.append(("turn", name, replays))
-        for _ in range(replays):
+        self.log.append(("turn", name, launches))
+        for _ in range(launches):
             refresh()
             captured.run()
-        return [len(captured.calls) * self.microseconds.get(name, 1.0) / 1e6] * replays
+        return [len(captured.calls) * self.microseconds.get(name, 1.0) / 1e6] * launches
 
     def wake(self):
         self.log.append(("wake", "", 0))

@@ -1,4 +1,4 @@
-"""What lies between the two events of a timed replay: the calls, and nothing else."""
+"""What lies between the two events of a timed launch: the calls, and nothing else."""
 
 import torch
 
@@ -15,7 +15,7 @@ class Logged:
         self.log.append(self.name)
 
     def replay(self):
-        self.log.append("replay")
+        self.log.append("launch")
 
     def elapsed_time(self, other):
         return 2.0  # milliseconds
@@ -32,4 +32,4 @@ def test_buffers_are_refreshed_before_the_first_event_and_not_between_the_two(mo
     monkeypatch.setattr(clock, "_flush", lambda: log.append("flush"))
     captured = timer._Graph(Logged(log, "graph"), [])
     assert clock.turn(captured, 3, lambda: log.append("refresh")) == [2e-3] * 3
-    assert log == ["refresh", "flush", "hold", "start", "replay", "end"] * 3
+    assert log == ["refresh", "flush", "hold", "start", "launch", "end"] * 3

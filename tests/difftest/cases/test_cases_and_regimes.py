@@ -28,7 +28,7 @@ def test_every_operator_dtype_width_and_regime_is_in_the_grid():
         for op in OPERATORS.values()
         for dtype in FORMATS
         for width in EVERYTHING.widths
-        for regime in regimes.applying(op)
+        for regime in regimes.names(op)
     }
     assert found == wanted
 
@@ -108,7 +108,7 @@ def test_drawing_leaves_the_global_random_stream_alone():
 
 
 @pytest.mark.parametrize("op", ["rmsnorm", "gemma_rmsnorm"])
-@pytest.mark.parametrize("regime", regimes.applying(OPERATORS["rmsnorm"]))
+@pytest.mark.parametrize("regime", regimes.names(OPERATORS["rmsnorm"]))
 def test_no_weight_is_all_ones_after_its_bias(op, regime):
     weight = drawn(regime, op)["weight"].float() + OPERATORS[op].weight_bias
     assert not torch.equal(weight, torch.ones_like(weight))

@@ -101,7 +101,7 @@ def test_docs_writes_what_is_stale_and_check_only_says_so(clone):
 
 
 def test_a_page_that_asks_for_an_unknown_block_is_bad_usage_in_a_line(clone):
-    (clone / "docs" / "new.md").write_text("<!-- nobody:start -->\n<!-- nobody:end -->\n")
+    (clone / "docs" / "new.md").write_text("<!-- no-such:start -->\n<!-- no-such:end -->\n")
     found = docs("--check")
     assert found.exit_code == 2
     assert len(found.stderr.strip().splitlines()) == 1

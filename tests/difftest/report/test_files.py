@@ -191,7 +191,7 @@ def test_each_of_several_files_is_tried_and_the_first_failure_is_the_error(tmp_p
 def test_a_benchmark_goes_on_where_its_file_cannot_be_written_and_forgets_it_once_it_can(tmp_path):
     from difftest.bench.command import _Saver
 
-    save = _Saver(tmp_path / "folder" / "bench.json")
+    save = _Saver(tmp_path / "folder" / "bench.json", ("points",))
     save({"points": []})
     assert "No such file or directory" in str(save.failed)
     (tmp_path / "folder").mkdir()

@@ -7,8 +7,9 @@ from importlib import import_module
 
 import torch
 
-from reference.contracts import Contract
 from reference.operators import operator
+from reference.operators.contract import Contract
+from reference.providers.claim import ADD, GATED, GEMMA_ADD, GEMMA_NORM, NORM, Claim
 from reference.providers.layout import (
     as_rows,
     require_aligned,
@@ -23,6 +24,33 @@ from reference.providers.library import LibraryProvider
 _HALVES = (torch.float16, torch.bfloat16)
 # Shared memory that a block may opt in to where torch does not say: 227 KiB, Hopper's.
 _OPT_IN_BYTES = 227 * 1024
+
+
+_FLASHINFER = "flashinfer-python 0.7.2.post1"
+CLAIMS = (
+    Claim(
+        "flashinfer",
+        ADD + GEMMA_ADD,
+        "R0W0",
+        f"{_FLASHINFER}: data/include/flashinfer/norm.cuh and norm/kernels/fused_add_rmsnorm.py",
+        "gpu",
+    ),
+    Claim(
+        "flashinfer",
+        NORM + GEMMA_NORM,
+        "W0",
+        f"{_FLASHINFER}: data/include/flashinfer/norm.cuh and norm/kernels/rmsnorm.py",
+        "gpu",
+    ),
+    Claim(
+        "flashinfer",
+        GATED,
+        "S0",
+        f"{_FLASHINFER}: jit/activation.py, data/include/flashinfer/activation.cuh",
+        "gpu",
+        "gelu is 1 + erf and tanh-gelu 1 + tanh (approximate), so the negative tail cancels",
+    ),
+)
 
 
 class FlashInfer(LibraryProvider):
@@ -45,6 +73,7 @@ class FlashInfer(LibraryProvider):
 
     name = "flashinfer"
     library = "flashinfer"
+    on_record = CLAIMS
     modules: tuple[str, ...] = ("flashinfer",)
     distribution = "flashinfer-python"
     in_place = True
@@ -53,20 +82,20 @@ class FlashInfer(LibraryProvider):
         return import_module("flashinfer.norm")._use_cuda_norm(device)
 
     def _refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        family = operator(op).family
-        if family == "gated":
+        which = operator(op)
+        if which.activation:
             return None if dtype in _HALVES else f"{self.name}'s activations take fp16 and bf16 only"
         if self.unavailable(device) or not self._uses_cuda_norm(device):
             return None
         if dtype not in _HALVES:
             return f"{self.name}'s CUDA norms take fp16 and bf16 only"
-        return _exceeds_shared_memory(width, dtype.itemsize, device) if family == "add_norm" else None
+        return _exceeds_shared_memory(width, dtype.itemsize, device) if which.mutated else None
 
     def _check(self, op: str, *tensors: torch.Tensor) -> None:
         rows = as_rows(tensors[0], "input")
         require_rows(rows, "input")
         require_unit_stride(rows, "input")
-        if operator(op).family == "gated":
+        if operator(op).activation:
             require_contiguous(rows, "input")
             require_aligned(rows, "input", vector_bytes(rows.shape[1] // 2, rows.element_size()))
             return
@@ -98,7 +127,7 @@ class FlashInferCuda(FlashInfer):
 
     def claims(self, op: str) -> Contract | None:
         """As `flashinfer` for the norms; None for the gated operators."""
-        return super().claims(op) if operator(op).family != "gated" else None
+        return None if operator(op).activation else super().claims(op)
 
     def _uses_cuda_norm(self, device: torch.device) -> bool:
         return True
@@ -106,7 +135,7 @@ class FlashInferCuda(FlashInfer):
     def _native(self, op: str) -> Callable:
         kernel = getattr(import_module("flashinfer.norm").get_norm_module(), op)
         supports_pdl = import_module("flashinfer.utils").device_support_pdl
-        if operator(op).family == "norm":
+        if not operator(op).mutated:
 
             def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
                 output = torch.empty_like(input)
@@ -134,7 +163,7 @@ class FlashInferCute(FlashInfer):
 
     def claims(self, op: str) -> Contract | None:
         """As `flashinfer` for the norms; None for the gated operators."""
-        return super().claims(op) if operator(op).family != "gated" else None
+        return None if operator(op).activation else super().claims(op)
 
     def _uses_cuda_norm(self, device: torch.device) -> bool:
         return False
@@ -143,7 +172,7 @@ class FlashInferCute(FlashInfer):
         kernels = import_module("flashinfer.norm.kernels")
         supports_pdl = import_module("flashinfer.utils").device_support_pdl
         bias = operator(op).weight_bias
-        if operator(op).family == "norm":
+        if not operator(op).mutated:
 
             def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
                 output = torch.empty_like(input)
@@ -161,10 +190,10 @@ class FlashInferCute(FlashInfer):
 
 def _adapted(op: str, kernel: Callable) -> Callable:
     """`kernel`, which takes rows (rows, width) and explicit eps, on N-D tensors; add_norm returns what it wrote."""
-    family = operator(op).family
-    if family == "gated":
+    which = operator(op)
+    if which.activation:
         return kernel
-    if family == "norm":
+    if not which.mutated:
 
         def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
             return kernel(as_rows(input, "input"), weight, eps).view(input.shape)

@@ -8,9 +8,15 @@ from importlib import import_module
 import torch
 
 from reference.operators import operator
+from reference.providers.claim import ADD, GEMMA_ADD, GEMMA_NORM, NORM, ROUNDING_ACTIVATION, ROUNDING_EVERY_OPERATION, Claim
 from reference.providers.library import LibraryProvider
 
 _KERNELS = "reference.providers.triton_kernels"
+CLAIMS = (
+    Claim("triton", ADD + GEMMA_ADD, "R0W0", "reference/providers/triton_kernels.py", "gpu"),
+    Claim("triton", NORM + GEMMA_NORM, "W0", "reference/providers/triton_kernels.py", "gpu"),
+    Claim("triton", ROUNDING_ACTIVATION + ROUNDING_EVERY_OPERATION, "S0", "reference/providers/triton_kernels.py", "gpu"),
+)
 
 
 class TritonKernels(LibraryProvider):
@@ -21,6 +27,7 @@ class TritonKernels(LibraryProvider):
 
     name = "triton"
     library = "triton"
+    on_record = CLAIMS
     modules = ("triton", _KERNELS)
     distribution = "triton"
     in_place = True
@@ -33,7 +40,7 @@ class TritonKernels(LibraryProvider):
 
     def _native(self, op: str) -> Callable:
         kernel = getattr(import_module(_KERNELS), op)
-        if operator(op).family != "add_norm":
+        if not operator(op).mutated:
             return kernel
 
         def add_norm(

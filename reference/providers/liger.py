@@ -8,10 +8,22 @@ from importlib import import_module
 import torch
 
 from reference.operators import operator
+from reference.providers.claim import ADD, GEMMA_ADD, GEMMA_NORM, NORM, Claim
 from reference.providers.layout import as_rows, require_dtype
 from reference.providers.library import LibraryProvider
 
 _WIDEST = 65536  # ops/utils.py, calculate_settings: MAX_FUSED_SIZE
+
+
+_LIGER = "liger-kernel 0.8.5"
+CLAIMS = (
+    Claim("liger", ADD, "R1W1", f"{_LIGER}: ops/fused_add_rms_norm.py, casting_mode llama", "gpu"),
+    Claim("liger", NORM, "W1", f"{_LIGER}: ops/rms_norm.py, casting_mode llama", "gpu"),
+    Claim("liger", GEMMA_ADD, "R1W0", f"{_LIGER}: ops/fused_add_rms_norm.py, casting_mode gemma, offset 1", "gpu"),
+    Claim("liger", GEMMA_NORM, "W0", f"{_LIGER}: ops/rms_norm.py, casting_mode gemma, offset 1", "gpu"),
+    Claim("liger", ("silu_and_mul",), "S1", f"{_LIGER}: ops/swiglu.py", "gpu"),
+    Claim("liger", ("gelu_tanh_and_mul",), "S1", f"{_LIGER}: ops/geglu.py", "gpu", "1 + tanh: the negative tail cancels"),
+)
 
 
 class Liger(LibraryProvider):
@@ -30,6 +42,7 @@ class Liger(LibraryProvider):
 
     name = "liger"
     library = "liger"
+    on_record = CLAIMS
     modules = ("triton", "liger_kernel.ops.rms_norm")
     distribution = "liger-kernel"
 
@@ -38,7 +51,7 @@ class Liger(LibraryProvider):
 
     def _check(self, op: str, *tensors: torch.Tensor) -> None:
         as_rows(tensors[0].contiguous(), "input")
-        if operator(op).family == "add_norm":
+        if operator(op).mutated:
             require_dtype(tensors[1], "residual", tensors[0].dtype)
 
     def _native(self, op: str) -> Callable:
@@ -54,7 +67,7 @@ class Liger(LibraryProvider):
             return gated
         casting = "gemma" if which.weight_bias else "llama"
         offset = which.weight_bias
-        if which.family == "norm":
+        if not which.mutated:
             rms_norm = import_module("liger_kernel.ops.rms_norm").LigerRMSNormFunction
 
             def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

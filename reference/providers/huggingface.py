@@ -8,9 +8,20 @@ from importlib import import_module
 import torch
 
 from reference.operators import operator
+from reference.providers.claim import ADD, GATED, GEMMA_ADD, GEMMA_NORM, NORM, Claim
 from reference.providers.library import LibraryProvider
 
 _ACT2FN_NAMES = {"silu": "silu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+
+
+_HF = "transformers 5.17.0"
+CLAIMS = (
+    Claim("hf", ADD, "R1W1", f"{_HF}: models/llama LlamaRMSNorm after a separate add", "gpu"),
+    Claim("hf", NORM, "W1", f"{_HF}: models/llama LlamaRMSNorm", "gpu"),
+    Claim("hf", GEMMA_ADD, "R1W0", f"{_HF}: models/gemma GemmaRMSNorm after a separate add", "gpu"),
+    Claim("hf", GEMMA_NORM, "W0", f"{_HF}: models/gemma GemmaRMSNorm", "gpu"),
+    Claim("hf", GATED, "S1", f"{_HF}: models/llama LlamaMLP with ACT2FN", "gpu"),
+)
 
 
 class HuggingFace(LibraryProvider):
@@ -25,6 +36,7 @@ class HuggingFace(LibraryProvider):
 
     name = "hf"
     library = "hf"
+    on_record = CLAIMS
     modules = ("transformers",)
     distribution = "transformers"
     needs_cuda = False
@@ -53,7 +65,7 @@ class HuggingFace(LibraryProvider):
             total = residual + input
             return norm(total, weight, eps), total
 
-        return norm if which.family == "norm" else add_norm
+        return add_norm if which.mutated else norm
 
 
 def _norm_module(gemma: bool) -> torch.nn.Module:

@@ -8,8 +8,15 @@ from importlib import import_module
 import torch
 
 from reference.operators import operator
+from reference.providers.claim import ADD, GEMMA_ADD, GEMMA_NORM, NORM, Claim
 from reference.providers.layout import as_rows, require_aligned, require_unit_stride, vector_bytes
 from reference.providers.library import LibraryProvider
+
+_QUACK = "quack-kernels 0.6.5, quack/rmsnorm.py"
+CLAIMS = (
+    Claim("quack", ADD + GEMMA_ADD, "R0W0", _QUACK, "gpu"),
+    Claim("quack", NORM + GEMMA_NORM, "W0", _QUACK, "gpu"),
+)
 
 
 class Quack(LibraryProvider):
@@ -27,6 +34,7 @@ class Quack(LibraryProvider):
 
     name = "quack"
     library = "quack"
+    on_record = CLAIMS
     modules = ("quack", "quack.rmsnorm")
     distribution = "quack-kernels"
 
@@ -44,7 +52,7 @@ class Quack(LibraryProvider):
     def _native(self, op: str) -> Callable:
         rmsnorm = import_module("quack.rmsnorm").rmsnorm
         bias = operator(op).weight_bias
-        if operator(op).family == "norm":
+        if not operator(op).mutated:
 
             def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
                 return rmsnorm(input, weight, eps=eps, weight_offset=bias)

@@ -8,6 +8,7 @@ from importlib import import_module
 import torch
 
 from reference.operators import operator
+from reference.providers.claim import ADD, GATED, NORM, Claim
 from reference.providers.layout import (
     as_rows,
     require_aligned,
@@ -18,6 +19,19 @@ from reference.providers.layout import (
     vector_bytes,
 )
 from reference.providers.library import LibraryProvider
+
+_VLLM = "vllm, csrc/libtorch_stable"
+_VLLM_OLD = "vllm 0.x, csrc"
+CLAIMS = (
+    Claim("vllm", ADD, "R1W0", f"{_VLLM}/layernorm_kernels.cu", "", "W1 for a while in 2026; an R0 change is open"),
+    Claim("vllm", NORM, "W0", f"{_VLLM}/layernorm_kernels.cu"),
+    Claim("vllm", GATED, "S1", f"{_VLLM}/activation_kernels.cu"),
+    Claim("vllm-0.x", ADD, "R1W1", f"{_VLLM_OLD}/layernorm_kernels.cu"),
+    Claim("vllm-0.x", NORM, "W1", f"{_VLLM_OLD}/layernorm_kernels.cu"),
+    Claim("vllm-0.x", GATED, "S1", f"{_VLLM_OLD}/activation_kernels.cu"),
+    Claim("vllm-python", ADD, "R0W1", "vllm, RMSNorm.forward_native"),
+    Claim("vllm-python", NORM, "W1", "vllm, RMSNorm.forward_native"),
+)
 
 
 class Vllm(LibraryProvider):
@@ -36,13 +50,14 @@ class Vllm(LibraryProvider):
 
     name = "vllm"
     library = "vllm"
+    on_record = CLAIMS
     modules = ("vllm", "vllm._custom_ops")
     distribution = "vllm"
     in_place = True
 
     def _check(self, op: str, *tensors: torch.Tensor) -> None:
         rows = as_rows(tensors[0], "input")
-        if operator(op).family == "gated":
+        if operator(op).activation:
             require_contiguous(rows, "input")
             require_aligned(rows, "input", vector_bytes(rows.shape[1] // 2, rows.element_size()))
             return
@@ -52,12 +67,12 @@ class Vllm(LibraryProvider):
             require_unit_stride(tensor, name)
             each = tensor if tensor.ndim == 1 else as_rows(tensor, name)
             require_aligned(each, name, vector_bytes(each.shape[-1], each.element_size()))
-        if operator(op).family == "add_norm":
+        if operator(op).mutated:
             require_contiguous(tensors[1], "residual")
 
     def _native(self, op: str) -> Callable:
         which = operator(op)
-        if which.family == "gated":
+        if which.activation:
             kernel = getattr(torch.ops._C, op)
 
             def gated(input: torch.Tensor) -> torch.Tensor:
@@ -67,7 +82,7 @@ class Vllm(LibraryProvider):
 
             return gated
         custom_ops = import_module("vllm._custom_ops")
-        if which.family == "norm":
+        if not which.mutated:
 
             def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
                 rows = as_rows(input, "input")

@@ -8,6 +8,7 @@ from importlib import import_module
 import torch
 
 from reference.operators import operator
+from reference.providers.claim import ADD, GATED, GEMMA_ADD, GEMMA_NORM, NORM, Claim
 from reference.providers.layout import (
     as_rows,
     require_aligned,
@@ -17,6 +18,20 @@ from reference.providers.layout import (
     vector_bytes,
 )
 from reference.providers.library import LibraryProvider
+
+_SGL = "sglang, sgl-kernel/csrc/elementwise"
+CLAIMS = (
+    Claim("sglang", ADD + GEMMA_ADD, "R0W0", f"{_SGL}: FlashInfer's norm.cuh"),
+    Claim("sglang", NORM + GEMMA_NORM, "W0", f"{_SGL}: FlashInfer's norm.cuh"),
+    Claim(
+        "sglang",
+        GATED,
+        "S1",
+        f"{_SGL}/activation.cu",
+        "",
+        "its activations are T -> T; early releases passed FlashInfer float ones (S0)",
+    ),
+)
 
 
 class SGLang(LibraryProvider):
@@ -34,12 +49,13 @@ class SGLang(LibraryProvider):
 
     name = "sglang"
     library = "sglang"
+    on_record = CLAIMS
     modules = ("sgl_kernel",)
     distribution = "sgl-kernel"
     in_place = True
 
     def _refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        if operator(op).family == "gated" and width * dtype.itemsize % 16:
+        if operator(op).activation and width * dtype.itemsize % 16:
             return f"sglang's activations take rows of whole 16-byte vectors, not {width} elements of {dtype}"
         return None
 
@@ -53,10 +69,10 @@ class SGLang(LibraryProvider):
 
     def _native(self, op: str) -> Callable:
         kernel = getattr(import_module("sgl_kernel"), op)
-        family = operator(op).family
-        if family == "gated":
+        which = operator(op)
+        if which.activation:
             return kernel
-        if family == "norm":
+        if not which.mutated:
 
             def norm(input: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
                 return kernel(as_rows(input, "input"), weight, eps).view(input.shape)

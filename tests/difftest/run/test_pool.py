@@ -1,0 +1,121 @@
+"""The pool isolates a task from the crash of another, gives up where crashes are too many, and keeps to its limits."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from difftest.run import pool
+from difftest.run.pool import Limits, Lost
+
+
+class Squares:
+    """A task is a number: its square; -1 kills the process, -2 raises, -3 takes a minute, -4 says which process it is."""
+
+    def begin(self, group):
+        return self._do
+
+    def name(self, task):
+        return f"number {task}"
+
+    def _do(self, task):
+        if task == -1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task == -2:
+            raise ZeroDivisionError("no square")
+        if task == -3:
+            time.sleep(60)
+        return os.getpid() if task == -4 else task * task
+
+
+class Dead(Squares):
+    """Dies before its first task."""
+
+    def begin(self, group):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(groups, work=None, **how):
+    """What was reported, in order, and the groups that ended."""
+    told, ended = [], []
+    limits = how.pop("limits", None)
+    pool.run(
+        work or Squares(),
+        groups,
+        lambda group, task, answer: told.append((group, task, answer)),
+        limits=limits,
+        ended=lambda group, seconds: ended.append(group),
+        **how,
+    )
+    return told, ended
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_every_task_is_answered_in_its_groups_order(processes):
+    told, ended = run([[1, 2], [], [3]], processes=processes)
+    assert told == [(0, 1, 1), (0, 2, 4), (2, 3, 9)]
+    assert ended in ([0, 2], [0, 1, 2])
+
+
+def test_a_crash_costs_its_task_and_another_process_does_the_rest_of_its_group():
+    told, ended = run([[1, -1, 2], [3]], processes=1)
+    assert [(group, task) for group, task, _ in told] == [(0, 1), (0, -1), (0, 2), (1, 3)]
+    lost = told[1][2]
+    assert lost == Lost(exit_code=-9)
+    assert lost.why == "the process died (exit code -9)"
+    assert ended == [0, 1]
+
+
+def test_too_many_crashes_of_all_start_no_further_process():
+    told, _ = run([[-1, 1], [-1, 2], [-1, 3]], processes=1, limits=Limits(crashes=2))
+    assert [task for _, task, _ in told] == [-1, 1, -1]
+
+
+def test_a_group_with_a_process_of_its_own_counts_its_own_crashes_and_says_what_it_gave_up():
+    told, ended = run([[-1, -1, 1, 2], [3]], processes=2, own_process=True, limits=Limits(crashes=2))
+    own = [answer for group, _, answer in told if group == 0]
+    assert [answer.given_up for answer in own] == [0, 0, 2, 2]
+    assert (1, 3, 9) in told
+    assert sorted(ended) == [0, 1]
+
+
+def test_groups_share_a_process_unless_each_has_its_own():
+    shared = {answer for _, _, answer in run([[-4], [-4]], processes=1)[0]}
+    own = {answer for _, _, answer in run([[-4], [-4]], processes=1, own_process=True)[0]}
+    assert (len(shared), len(own)) == (1, 2)
+    assert os.getpid() not in shared | own
+
+
+def test_a_process_that_says_nothing_for_too_long_is_ended():
+    told, _ = run([[-3, 1]], processes=1, limits=Limits(silence=1.0))
+    assert told == [(0, -3, Lost(exit_code=told[0][2].exit_code, silent=1.0)), (0, 1, 1)]
+    assert told[0][2].why == "no answer in 1 s"
+
+
+def test_a_process_that_dies_before_its_first_task_is_no_fault_of_a_call():
+    told, _ = run([[1]], Dead(), processes=1)
+    assert told == [(0, 1, Lost(exit_code=-9, started=False))]
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_no_task_starts_after_the_deadline(processes):
+    assert run([[1, 2]], processes=processes, limits=Limits(deadline=time.time() - 1))[0] == []
+
+
+def test_what_a_task_raises_is_the_testers_own_fault_and_is_named():
+    with pytest.raises(RuntimeError, match=r"(?s)the tester failed in number -2:.*no square"):
+        run([[-2]], processes=1)
+
+
+def test_ctrl_c_ends_the_workers_and_is_passed_on():
+    seen = []
+
+    def interrupt(group, task, answer):
+        seen.append(answer)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(Squares(), [[-4, -3], [-3]], interrupt, processes=2)
+    with pytest.raises(ProcessLookupError):
+        os.kill(seen[0], 0)
