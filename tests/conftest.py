@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-COMPILING = (Path(__file__).parent / "kernels", Path(__file__).parent / "emulator")
+COMPILING = (Path(__file__).parent / "numba_kernels", Path(__file__).parent / "emulator")
 UNTRACED = pytest.StashKey[bool]()
 
 
