@@ -24,14 +24,14 @@ class NormPlan:
     residual_stride: int
     out_stride: int
     eps_bits: int
-    config: NormConfig | TextbookConfig | None = None  # None: what tuning says
+    config: NormConfig | TextbookConfig | None = None  # None, or one of a cluster that the target hasn't: what tuning says
 
     def kernel(self, target: tuning.Target, addresses: tuple[int, ...], pdl: bool) -> Kernel:
         """The kernel for buffers at these addresses, in the order of its parameters."""
         operation = self.operation
         if target == tuning.EMULATOR:
             operation = replace(operation, weight_bias=None)
-        if self.config is not None:
+        if self.config is not None and self.config.cluster <= target.clusters:
             return Kernel(operation, self.config)
         size, weight_size = FORMATS[operation.storage].itemsize, FORMATS[operation.weight].itemsize
         x, residual, weight, out = addresses

@@ -55,7 +55,7 @@ def access_bytes(vector: int, itemsize: int, *positions: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class Call:
     """What the choices for a norm depend on."""
 
     tree: RowTree
@@ -94,13 +94,17 @@ def norm_config(
     operation: NormOperation, width: int, rows: int, target: Target, *, access: int, weight_access: int, pdl: bool = False
 ) -> NormConfig:
     """The configuration for ``rows`` rows of ``width`` on ``target``, by accesses of so many bytes."""
+    call = call_of(operation, width, rows, target)
+    return with_prefetch(call, replace(_form(call), access=access, weight_access=weight_access, pdl=pdl))
+
+
+def call_of(operation: NormOperation, width: int, rows: int, target: Target) -> Call:
+    """What the choices for a call depend on."""
     itemsize, weight_itemsize = FORMATS[operation.storage].itemsize, FORMATS[operation.weight].itemsize
-    call = _Call(row_tree(width, itemsize), rows, target, operation.adds_residual, itemsize, weight_itemsize)
-    config = replace(_workers(call), access=access, weight_access=weight_access, pdl=pdl)
-    return _with_prefetch(call, config)
+    return Call(row_tree(width, itemsize), rows, target, operation.adds_residual, itemsize, weight_itemsize)
 
 
-def _with_prefetch(call: _Call, config: NormConfig) -> NormConfig:
+def with_prefetch(call: Call, config: NormConfig) -> NormConfig:
     """What is prefetched into L2, and when the next kernel may start."""
     target, aligned = call.target, config.access == 16 and config.weight_access == 16
     blocks = -(-call.rows // config.rows_per_block) * config.cluster
@@ -130,17 +134,11 @@ def _power(rows: int) -> int:
 # --- who works on a row, and where it waits for its sum -------------------------------------------------------------------
 
 
-def _workers(call: _Call) -> NormConfig:
+def _form(call: Call) -> NormConfig:
     """The first of: a cluster for each of few wide rows, a warp or a part of one, a block, a cluster, a block that streams."""
     if call.target == EMULATOR:
-        return _emulated(call.tree)
-    return (
-        _cluster_of_few_rows(call)
-        or _part_of_a_block(call)
-        or _block(call)
-        or _cluster(call)
-        or _streamed(call.tree, call.target, warps=threshold("streamed_warps"))
-    )
+        return _emulated(call)
+    return cluster_of_few_rows(call) or part_of_a_block(call) or block(call) or cluster_of_blocks(call) or streamed(call)
 
 
 def _config(tree: RowTree, tiles_per_warp: int, threads_per_row: int, **options: Any) -> NormConfig:
@@ -148,7 +146,8 @@ def _config(tree: RowTree, tiles_per_warp: int, threads_per_row: int, **options:
     return NormConfig(tree.vector, tree.vectors_per_lane, tiles_per_warp, threads_per_row, access=0, weight_access=0, **options)
 
 
-def _cluster_of_few_rows(call: _Call) -> NormConfig | None:
+def cluster_of_few_rows(call: Call) -> NormConfig | None:
+    """A wide row by several blocks, while each of them has a multiprocessor."""
     tree, target = call.tree, call.target
     if call.row_bytes <= threshold("few_rows_cluster_bytes"):
         return None
@@ -161,7 +160,7 @@ def _cluster_of_few_rows(call: _Call) -> NormConfig | None:
     return None
 
 
-def _part_of_a_block(call: _Call) -> NormConfig | None:
+def part_of_a_block(call: Call) -> NormConfig | None:
     """Short rows: a warp or a part of one for each, no barrier; fewer of them a block while that busies more processors."""
     tree, rows = call.tree, call.rows
     scalar, limits = tree.vector == 1, threshold("tiles_of_a_warp_row")
@@ -176,7 +175,7 @@ def _part_of_a_block(call: _Call) -> NormConfig | None:
     return _config(tree, tiles, lanes, rows_per_block=count, exact=exact, early_weights=4)
 
 
-def _block(call: _Call) -> NormConfig | None:
+def block(call: Call) -> NormConfig | None:
     """A row in the registers of one block."""
     tree = call.tree
     wants_clusters = call.target.clusters > 1 and call.rows * call.row_bytes >= threshold("cluster_bytes")
@@ -199,7 +198,7 @@ def _early_weights(warps: int, vectors: int) -> int:
     return vectors if warps <= limits["warps"] or vectors <= limits["vectors"] else limits["limited"]
 
 
-def _cluster(call: _Call) -> NormConfig | None:
+def cluster_of_blocks(call: Call) -> NormConfig | None:
     """A row by several blocks, of half the threads that a multiprocessor has room for, if a cluster is large enough for that."""
     tree, target, sizes = call.tree, call.target, threshold("cluster_sizes")
     whole, half, most_vectors = threshold("warps_of_a_block"), threshold("cluster_warps"), threshold("vectors_in_registers")
@@ -225,17 +224,20 @@ def _covered(tree: RowTree, warps: int, tiles: int, cluster: int) -> bool:
     return tree.vectors == tree.tiles * 32 * tree.vectors_per_lane and tree.tiles == warps * tiles * cluster
 
 
-def _streamed(tree: RowTree, target: Target, warps: int) -> NormConfig:
+def streamed(call: Call, warps: int | None = None) -> NormConfig:
     """Rows that registers can't hold: in shared memory, or read twice."""
-    fits = 4 * (tree.width + warps * 32 * tree.vector * tree.vectors_per_lane * 2) + SHARED_STATIC <= target.shared_bytes
+    tree, warps = call.tree, warps or threshold("streamed_warps")
+    slots = tree.width + warps * 32 * tree.vector * tree.vectors_per_lane * 2
+    place = "shared" if 4 * slots + SHARED_STATIC <= call.target.shared_bytes else "memory"
     tiles = 2 if tree.vectors_per_lane * tree.vector <= 8 else 1
-    return _config(tree, tiles, 32 * warps, row_in="shared" if fits else "memory")
+    return _config(tree, tiles, 32 * warps, row_in=place)
 
 
-def _emulated(tree: RowTree) -> NormConfig:
+def _emulated(call: Call) -> NormConfig:
     """On the CPU a row costs what its threads cost: as few as can hold it. Rows of one vector size share a kernel."""
+    tree = call.tree
     if tree.vectors_per_lane > 1 or tree.tiles > 4 * threshold("warps_of_a_block"):
-        return _streamed(tree, EMULATOR, warps=4)
+        return streamed(call, warps=4)
     return _config(tree, 4, 32 * -(-tree.tiles // 4), early_weights=4)
 
 
