@@ -131,7 +131,7 @@ def make_cluster_kernel(operation: NormOperation, config: NormConfig) -> Callabl
     (send_row, sum_row), (first_of, *_) = make_sum_in_cluster(config), make_ownership(config)
     CLUSTER, CLUSTER_BITS, WARPS, PERSISTENT = config.cluster, log2(config.cluster), config.warps, config.persistent
     ADDS, VALUES, TILES = operation.adds_residual, config.vectors_per_thread * config.vector, config.tiles_per_warp
-    WORDS, WORD = words_of_weight(operation, config)
+    (WORDS, WORD), SUMS = words_of_weight(operation, config), 2 * MAX_TILES
 
     def norm_kernel(
         x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits, counter
@@ -139,7 +139,7 @@ def make_cluster_kernel(operation: NormOperation, config: NormConfig) -> Callabl
         thread, block = int32(cuda.threadIdx.x), int32(cuda.blockIdx.x)
         lane, rank = int32(thread & 31), int32(block & (CLUSTER - 1))
         warp, row = int32(rank * WARPS + (thread >> 5)), int64(block >> CLUSTER_BITS)  # of the cluster, of the launch
-        mbarriers, tile_sums = cuda.shared.array(4, uint64), cuda.shared.array(2 * MAX_TILES, float32)
+        mbarriers, tile_sums = cuda.shared.array(4, uint64), cuda.shared.array(SUMS, float32)
         next_rows, kept = cuda.shared.array(2, int32), cuda.shared.array(0, WORD, alignment=16)
         if thread < 4:
             init_mbarrier(mbarriers, int64(thread))
