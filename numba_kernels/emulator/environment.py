@@ -45,7 +45,7 @@ class Env(enum.IntEnum):
     REGIONS = 31  # address of the table of global arrays
     REGION_COUNT = 32
     DYNAMIC = 33  # where dynamic shared memory starts in the arena
-    LAYOUT = 34  # digest of the files that compiled drivers depend on
+    LAYOUT = 34  # digest of the files that compiled schedulers depend on
     CLUSTER = 35  # blocks that run together; the first one's number and the address of its shared memory
     CLUSTER_X = 36
     CLUSTER_ARENA = 37

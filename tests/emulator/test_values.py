@@ -235,7 +235,7 @@ def test_lanes_that_returned_early_are_not_waited_for(check):
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("waits", [False, True])  # two drivers: plain loops, and threads that are resumed
+@pytest.mark.parametrize("waits", [False, True])  # two ways to run: plain loops, and threads that are resumed
 def test_unwritten_shared_and_local_floats_are_nan_in_every_block(waits):
     def kernel(y, z):
         t = cuda.threadIdx.x
