@@ -1,7 +1,7 @@
 """The RMSNorm kernels: ``h = x (+ residual); y = h / sqrt(mean(h²) + eps) * weight``. Each adds something to the one before.
 
 textbook.py comes before the first, streamed.py has the first, and ladder.py says what each step adds. All have one tree (see
-reduction.py) and so the same bits. A thread's work on its share of a row is in row.py, and where a contract rounds in rounding.py.
+reduction.py) and so the same bits. A thread's work on its share of a row is in row.py, where a contract rounds in rounding.py.
 """
 
 from __future__ import annotations
