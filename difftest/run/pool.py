@@ -26,7 +26,6 @@ NEEDS = (
     "difftest.run.session",
     "difftest.providers.numba",
     "numba_kernels.emulator",
-    "numba_kernels.replay",
     "numba_kernels.operators",
     "reference.providers",
 )
