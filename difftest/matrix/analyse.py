@@ -165,9 +165,9 @@ class _Oracle:
     def against(
         self, outputs: dict[Case, Outputs], held_to: Contract
     ) -> Iterator[tuple[torch.Tensor, OracleResult, dict[str, torch.Tensor]]]:
-        """Output, truth and inputs of each case."""
+        """Output, truth and inputs by role of each case."""
         for case, found in outputs.items():
             inputs = case.inputs(case.device)
             if (case, held_to) not in self._known:
                 self._known[case, held_to] = correctly_rounded(case.op, inputs, held_to)
-            yield found["output"], self._known[case, held_to], inputs
+            yield found["output"], self._known[case, held_to], case.operator.split(inputs)

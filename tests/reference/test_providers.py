@@ -1,5 +1,6 @@
 """Providers: names, reasons, signatures, discovery; and adapters against stand-ins of libraries that are not here."""
 
+import inspect
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -150,6 +151,50 @@ def test_an_operator_that_a_library_lacks_has_no_claim_and_a_reason():
 def test_widths_and_dtypes_that_a_library_cannot_take_are_refused_with_a_reason(name, op, dtype, width, reason):
     said = get(name).refuses(op, dtype, width, CUDA)
     assert said is None if reason is None else reason in said
+
+
+def case(op, dtype="bf16", width=64, device="cpu"):
+    return SimpleNamespace(op=op, dtype=dtype, width=width, device=device)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "reason"),
+    [
+        ("torch", case("rmsnorm"), None),
+        ("torch:S1", case("rmsnorm"), "has no rmsnorm"),
+        ("torch-rmsnorm", case("silu_and_mul"), None),
+        ("flashinfer", case("rmsnorm"), "flashinfer runs on CUDA devices only"),
+        ("torch", case("rmsnorm", device="cuda"), None if torch.cuda.is_available() else "torch sees no CUDA device"),
+    ],
+)
+def test_one_check_says_why_a_call_cannot_run(name, asked, reason):
+    assert get(name).check(asked) == reason
+
+
+def test_a_check_asks_for_the_library_first_then_the_operator_then_dtype_and_width():
+    class Narrow(Missing):
+        on_record = huggingface.CLAIMS[:1]
+        dtypes = (torch.float16,)
+
+        def _refuses(self, op, dtype, width, device):
+            return "too wide" if width > 8 else None
+
+    provider = Narrow()
+    assert provider.check(case("rmsnorm")) == "no_such_library is not installed"
+    provider.modules = ()
+    assert provider.check(case("rmsnorm")) == "has no rmsnorm"
+    assert provider.check(case("fused_add_rmsnorm")) == "hf does not take torch.bfloat16"
+    assert provider.check(case("fused_add_rmsnorm", dtype="fp16")) == "too wide"
+    assert provider.check(case("fused_add_rmsnorm", dtype="fp16", width=8)) is None
+
+
+def test_a_function_has_the_operators_signature_and_takes_its_tensors_by_name():
+    function = get("torch-rmsnorm").function("rmsnorm")
+    assert str(inspect.signature(function)) == "(input, weight, eps=1e-06)"
+    x, weight = torch.randn(2, 8), torch.randn(8)
+    assert torch.equal(function(weight=weight, input=x, eps=1e-6), function(x, weight))
+    with pytest.raises(TypeError):
+        function(x)
 
 
 # -- torch, under any contract

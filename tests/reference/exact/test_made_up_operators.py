@@ -25,6 +25,7 @@ from reference.operators.contract import Contract, contract_of, corners
 from reference.operators.declaration import ACTIVATION, EVERY_OPERATION, FP32_MAX, RSTD, Parameter, Switch, codes_of
 from reference.operators.gated import act_and_mul, silu
 from reference.operators.norms import rmsnorm
+from reference.providers.recorded import StoredValues, TorchFunctions, record
 from reference.rounding import round_from_f64
 
 from .rows import DTYPES
@@ -108,6 +109,15 @@ def test_eager_torch_rounds_every_operation(dtype):
     assert inside["S2"].all()
     assert inside["S1"].double().mean() < 0.9
     assert inside["S0"].double().mean() < 0.8
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_what_providers_run_follows_from_the_formula(dtype):
+    inputs = rows(dtype, scale=4.0)
+    one_by_one = record(LIMITED, StoredValues, contract_of(LIMITED, "S2"))
+    assert torch.equal(one_by_one(inputs["input"], 1.702, 3.0), eager(inputs["input"], 1.702, 3.0))
+    in_fp32 = record(LIMITED, TorchFunctions, contract_of(LIMITED, "S0"))(inputs["input"], 1.702, 3.0)
+    assert attainable(LIMITED, inputs, contract_of(LIMITED, "S0", limit=3.0)).contains(in_fp32).all()
 
 
 @pytest.mark.parametrize("code", CODES)
