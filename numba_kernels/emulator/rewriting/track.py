@@ -42,7 +42,7 @@ class Track(StatementPass):
         self.out, self.here = [], here
         self.raw(f"__caller = __peek(__env, {LOCATION})")
         self.out += made
-        if not isinstance(made[-1], ast.Return):
+        if not (made and isinstance(made[-1], ast.Return)):  # a body that constants fold away is empty
             self.give_back()
         return self.out
 
