@@ -1,4 +1,4 @@
-"""The errors that end a command, each with its exit status and one line for the reader. Imports nothing."""
+"""The errors that end a command, each with its exit status and one line for the reader."""
 
 from __future__ import annotations
 

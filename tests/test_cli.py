@@ -16,6 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from difftest import cli
+from difftest.cases import Case, Request, generate
+from reference.contracts import contract
 
 ROOT = Path(__file__).parent.parent
 BROKEN = Path(__file__).parent / "difftest" / "broken"
@@ -83,6 +85,90 @@ def test_bad_usage_is_one_line_that_names_the_option_and_what_is_allowed(words, 
     assert len(result.stderr.splitlines()) == 1
     assert named in result.stderr
     assert allowed in result.stderr
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What `difftest` was asked for: the option's text as the command gets it."""
+    seen = {}
+    monkeypatch.setattr("difftest.commands.difftest.difftest", lambda **options: seen.update(options) or 0)
+    return seen
+
+
+LISTED = {
+    "--ops": ("ops", "rmsnorm", "silu_and_mul"),
+    "--dtypes": ("dtypes", "bf16", "fp32"),
+    "--widths": ("widths", "1", "111"),
+    "--rows": ("rows", "2", "3"),
+    "--regimes": ("regime_names", "normal", "zeros"),
+    "--candidate": ("candidate", "numba", "torch"),
+    "--against": ("against", "torch", "torch-rmsnorm"),
+    "--contract": ("contract", "W0", "S1"),
+}
+
+
+@pytest.mark.parametrize("option", LISTED)
+def test_a_list_has_commas_or_blanks_or_is_given_in_several_options(asked, option):
+    name, one, two = LISTED[option]
+    for words in ([f"{one},{two}"], [f"{one} {two}"], [f" {one}, {two} "], [one, two], [f"{one},", two]):
+        assert call("difftest", *(word for each in words for word in (option, each))).exit_code == 0
+        assert asked[name] == f"{one},{two}", words
+
+
+@pytest.mark.parametrize("option", LISTED)
+def test_one_word_of_a_list_that_names_nothing_is_an_error(option):
+    _, one, _ = LISTED[option]
+    result = call("difftest", option, one, option, " ")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {option}: '' names nothing\n"
+
+
+def test_a_list_that_is_left_out_is_empty_or_has_its_default(asked):
+    call("difftest")
+    assert {name: asked[name] for name, *_ in LISTED.values()} == {
+        **dict.fromkeys(("ops", "dtypes", "widths", "rows", "regime_names", "against", "contract"), ""),
+        "candidate": "numba",
+    }
+    assert asked["defaults"]["--widths"] == "1,3,111,4096"
+    assert asked["matrix_defaults"]["--widths"] == "111,4096"
+
+
+def test_a_file_with_blanks_in_its_path_is_one_candidate(asked, tmp_path):
+    file = tmp_path / "my own kernels.py"
+    file.write_text("")
+    call("difftest", "--candidate", f"{file}:rmsnorm")
+    assert asked["candidate"] == f"{file}:rmsnorm"
+    call("difftest", "--candidate", f"{file}:rmsnorm", "--candidate", "torch numba")
+    assert asked["candidate"] == f"{file}:rmsnorm,torch,numba"
+
+
+@pytest.mark.parametrize("words", [["--widths", "3", "--widths", "64"], ["--widths", "3 64"], ["--widths", "3,64"]])
+def test_a_run_of_two_widths_has_cases_of_both_however_they_are_spelled(tmp_path, words):
+    file = tmp_path / "run.json"
+    assert small(*words, "--rows", "2", "--regimes", "normal", "--json", file).exit_code == 0
+    assert json.loads(file.read_text())["request"]["widths"] == [3, 64]
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("ledger", "--op"), ("bench", "--shapes"), ("bench", "--peers"), ("identify", "--widths")]
+)
+def test_the_lists_of_other_commands_are_read_alike(command, option):
+    assert isinstance(next(p for p in cli.main.commands[command].params if option in p.opts), cli.Listed)
+
+
+def test_the_help_imports_neither_torch_nor_numpy():
+    code = "import sys; from difftest.cli import main\ntry: main(['difftest', '--help'])\nexcept SystemExit: pass\n"
+    code += "print({'torch', 'numpy', 'numba', 'rich'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert run.stdout.splitlines()[-1] == "set()"
+
+
+def test_the_script_in_the_folder_is_the_installed_command():
+    import tomllib
+
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"numba-kernels": "difftest.cli:main"}
+    assert "from difftest.cli import main" in (ROOT / "cli.py").read_text()
 
 
 def test_a_contract_spelled_twice_and_one_of_each_family_are_no_contradiction():
@@ -289,6 +375,20 @@ def test_a_case_of_a_run_is_replayed_by_its_index(tmp_path):
     assert "#INDEX" in result.stderr
 
 
+@pytest.mark.parametrize("schema", ["numba-kernels/difftest-case/2", "numba-kernels/difftest/9", "numba-kernels/matrix/1", 3])
+@pytest.mark.parametrize("index", ["", "#0"])
+def test_a_file_of_another_version_is_refused_in_a_line_that_names_it(tmp_path, schema, index):
+    file = tmp_path / "old.json"
+    record = Case("rmsnorm", "bf16", (4,), 64, "normal", 1, contract("rmsnorm")).to_json()
+    file.write_text(json.dumps({"schema": schema, "cases": [record], **record}))
+    result = call("replay", f"{file}{index}")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(
+        f"error: CASE: {file}: its schema is {schema!r}, which is not read here; read is numba-kernels/"
+    )
+    assert len(result.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("content", ["", "[1, 2]", "{}", '{"op": "rmsnorm"}', '{"cases": []}'])
 def test_a_file_that_holds_no_case_is_one_line(tmp_path, content):
     file = tmp_path / "case.json"
@@ -384,7 +484,7 @@ def test_the_reports_need_no_optional_library(monkeypatch):
     assert small("--rows", "2", "--regimes", "normal").exit_code == 0
 
 
-@pytest.mark.parametrize("seconds", [0.8, 1.6, 3.2])
+@pytest.mark.parametrize("seconds", [1.6, *(pytest.param(seconds, marks=pytest.mark.slow) for seconds in (0.8, 3.2))])
 def test_an_interrupt_at_any_time_is_one_line_and_status_130(seconds):
     """The first seconds go into imports, here and in the server that workers are forked from."""
     command = [sys.executable, "cli.py", "difftest", "--ops", "rmsnorm"]
@@ -440,14 +540,13 @@ def test_a_junit_file_of_a_run_that_ended_early_has_an_error(tmp_path):
 
 
 def test_a_run_that_a_crash_cut_short_does_not_say_that_time_ran_out():
-    from difftest.cases import Request, generate
     from difftest.report import summary
     from difftest.run import session
-    from reference.contracts import contract
+    from difftest.run.check import Result
 
     cases = list(generate(Request({"rmsnorm": contract("rmsnorm")}, ["bf16"], [3], rows=[4], regimes=["normal"])))[:1]
-    outcome = session.run(session.Session(cases, f"{BROKEN / 'dies'}.py:rmsnorm", ["torch"], workers=1))
-    outcome.not_run = 2
+    died = Result(cases[0], "mine", "torch", (f"{session.DIED} (exit code -9)",))
+    outcome = session.Outcome([died], not_run=2)
     assert summary.early(outcome) == "a process died: 2 cases not run"
     assert summary.early(session.Outcome(not_run=2)) == "out of time: 2 cases not run"
 

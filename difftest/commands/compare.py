@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from difftest import options
-from difftest.cases.case import Case
 from difftest.cases.generate import Request
 from difftest.commands.files import Files
 from difftest.errors import LackingError, UsageError
 from difftest.providers.resolve import resolve
 from difftest.report import record, summary, terminal
 from difftest.run import session as sessions
-from difftest.run.check import Result
+from difftest.run.check import Result, nothing_runs
 from difftest.run.environment import environment
 from difftest.run.session import Session
-from reference.providers import Provider
 
 STRICT = "--batch-invariant"
 
@@ -61,21 +59,11 @@ def _check_providers(session: Session, device: str) -> None:
     candidate = resolve(session.candidate)
     for name in session.against:
         resolve(name, "--against")
-    reason = _why_nothing_runs(candidate, session.cases)
+    reason = nothing_runs(candidate, session.cases)
     if reason:
         raise LackingError(f"--candidate: {session.candidate} can't run on {device}: {reason}")
     if not session.cases:
         raise UsageError("--regimes: none of them applies to the operators asked for, so there is no case to run")
-
-
-def _why_nothing_runs(candidate: Provider, cases: Sequence[Case]) -> str | None:
-    """The reason why the candidate can run no case at all, where it is the same for all of them; None otherwise."""
-    reasons = set()
-    for case in cases:
-        reasons.add(candidate.check(case))
-        if None in reasons or len(reasons) > 1:
-            return None
-    return reasons.pop() if reasons else None
 
 
 def _ways_to_repeat(

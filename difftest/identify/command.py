@@ -1,23 +1,27 @@
-"""The command `identify`: options in, an exit status out. Imports this package and `difftest`'s options."""
+"""The command `identify`: options in, an exit status out."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from difftest import options
+from difftest.cases.case import Case
 from difftest.errors import LackingError, UsageError
 from difftest.identify import report
 from difftest.identify.infer import identify as infer
 from difftest.providers.resolve import is_file, operators_of, resolve
 from difftest.report import files as record
 from difftest.report import terminal as screens
+from difftest.run.check import nothing_runs
 from difftest.run.environment import environment, one_line
 from reference.contracts import Contract
 from reference.contracts import contract as contract_named
 from reference.formats import FORMATS
 from reference.operators import OPERATORS
+from reference.operators.contract import contract_of
 from reference.providers import Provider, Unavailable
 
 
@@ -47,12 +51,12 @@ def identify(
             raise UsageError(f"--contract: {error}") from None
     if json:
         record.check_writable("--json", json)
-    place = torch.device(where)
-    reason = provider.unavailable(place) or (None if provider.claims(which.name) else f"has no {which.name}")
+    case = Case(which.name, dtypes[0], (1,), wanted[0], "", seed, contract_of(which), device=where)
+    refused = {width: provider.check(replace(case, width=width)) for width in wanted}
+    reason = nothing_runs(provider, [replace(case, width=width) for width in wanted])
     if reason:
         raise LackingError(f"--candidate: {candidate} can't run {which.name} on {where}: {reason}")
     function = _function(provider, which.name, asked)
-    refused = {width: provider.refuses(which.name, storage, width, place) for width in wanted}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: threads that wait for each other cost more than they bring
     try:

@@ -1,4 +1,4 @@
-"""ULP distances in bins a person can read: 0, 1, 2, 3-4, 5-8, and so on, each below and above. Imports nothing."""
+"""ULP distances in bins a person can read: 0, 1, 2, 3-4, 5-8, and so on, each below and above."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ from difftest.verdict.compare import Comparison, compare
 from difftest.verdict.vacuity import survivors
 from reference.providers import Provider, Unavailable
 
+USUAL_WIDTH = 4096  # which every library takes that takes any
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -116,6 +118,16 @@ def check(
         vacuous = survivors(case.operator, inputs, case.contract)
     blank = Result(case, candidate.name, "", tuple(reasons), {}, tuple(vacuous), None, statistics, stable)
     return [_against(blank, reference, inputs, outputs) for reference in references]
+
+
+def nothing_runs(provider: Provider, cases: Sequence[Case]) -> str | None:
+    """The one reason why the provider can run none of the cases, nor one of them at a usual width; None where there isn't one."""
+    reasons = set()
+    for case in (*cases, *(replace(case, width=USUAL_WIDTH) for case in cases[:1])):
+        reasons.add(provider.check(case))
+        if None in reasons or len(reasons) > 1:
+            return None
+    return reasons.pop() if reasons else None
 
 
 def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tensors) -> Result | Skip:

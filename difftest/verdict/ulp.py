@@ -1,7 +1,4 @@
-"""ULP distance between tensors of one dtype, through integer views: no subtraction of floats, no `nextafter`.
-
-Imports torch and `difftest.dtypes`.
-"""
+"""ULP distance between tensors of one dtype, through integer views: no subtraction of floats, no `nextafter`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """For every element the values that fp32 evaluation of a contract can round to: from the lowest to the highest.
 
-"fp32 evaluation" is any that a sane kernel makes: any summation order whose longest chain is
+"fp32 evaluation" is any summation order whose longest chain is
 `bounds.additions_in_sequence(width)`, FMA or not, any documented root and reciprocal, (h * rstd) * w or h * (rstd * w),
 subnormal fp32 results kept or flushed to zero. The bounds' derivations: `bounds.py`, `activations.py`.
 """

@@ -1,4 +1,4 @@
-"""Hugging Face transformers: what a Llama or Gemma model computes when nobody replaced its modules."""
+"""Hugging Face transformers: what a Llama or Gemma model computes with its own modules."""
 
 from __future__ import annotations
 

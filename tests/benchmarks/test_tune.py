@@ -74,6 +74,22 @@ def test_the_points_are_the_benchmarks_and_those_that_the_table_quotes(tune):
     assert [str(case) for case in tune.points(["rmsnorm"], [(2, 8)])] == ["rmsnorm bf16 2x8"]
 
 
+def test_every_time_that_the_tuning_table_quotes_is_in_the_committed_sweeps(tune):
+    sweeps = jsonl.loads((sources.RESULTS / "tuning-sweeps-h200.jsonl").read_text(encoding="utf-8"))
+    measured = {}
+    for point in sweeps["points"]:
+        measured.setdefault((point["op"], point["rows"], point["width"]), []).extend(point["us"].values())
+    count = 0
+    for threshold, entry in tune.tuning.table().items():
+        for row in entry.get("measured", ()):
+            [case] = tune.cases_in(row["call"])
+            for name, quoted in row["us"].items():
+                nearest = min(measured[case.op, case.rows, case.width], key=lambda us: abs(us - quoted))
+                assert abs(nearest - quoted) <= 0.006 * quoted, (threshold, row["call"], name)
+                count += 1
+    assert count > 100
+
+
 def test_every_variant_of_every_point_is_a_kernel_that_the_gpu_could_run_and_each_is_there_once(tune):
     count = 0
     for case in tune.points():

@@ -13,9 +13,9 @@ from reference.operators import OPERATORS
 from reference.rounding import round_from_f64
 
 HALVES = [torch.float16, torch.bfloat16]
-ADD_NORMS = [name for name, op in OPERATORS.items() if op.family == "add_norm"]
-NORMS = [name for name, op in OPERATORS.items() if op.family == "norm"]
-GATED = [name for name, op in OPERATORS.items() if op.family == "gated"]
+ADD_NORMS = [name for name, op in OPERATORS.items() if op.mutated]
+NORMS = [name for name, op in OPERATORS.items() if op.vectors and not op.mutated]
+GATED = [name for name, op in OPERATORS.items() if op.activation]
 
 
 def rows_of(op, dtype, rows=8, width=64, seed=0, scale=1.0):
@@ -25,8 +25,7 @@ def rows_of(op, dtype, rows=8, width=64, seed=0, scale=1.0):
     def normal(*shape):
         return (torch.randn(*shape, generator=generator) * scale).to(dtype)
 
-    family = OPERATORS[op].family
-    if family == "gated":
+    if op in GATED:
         return {"input": normal(rows, 2 * width)}
     inputs = {"input": normal(rows, width), "residual": normal(rows, width), "weight": normal(width)}
     return {name: inputs[name] for name in OPERATORS[op].inputs}
@@ -197,7 +196,7 @@ def test_a_nan_reaches_the_output_of_its_row_and_no_other(op, name):
     for c in corners(op):
         nan = evaluate(op, inputs, c)["output"].isnan()
         assert not nan[[0, 2]].any()
-        assert nan[1].all() if OPERATORS[op].family != "gated" else nan[1].sum() == 1
+        assert nan[1].all() if op not in GATED else nan[1].sum() == 1
 
 
 @pytest.mark.parametrize("dtype", HALVES)

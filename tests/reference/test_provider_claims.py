@@ -1,10 +1,13 @@
 """Each provider against the contract it claims: nearer to that one than to any other corner of its operator."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from reference.arithmetic import evaluate
-from reference.contracts import corners
+from reference.contracts import contract, corners
+from reference.formats import of
 from reference.operators import OPERATORS
 from reference.providers import Refused, get, names
 
@@ -14,22 +17,20 @@ ROWS, WIDTH = 64, 1024
 def agreement(provider, op, dtype, device, weight_dtype=None):
     """The share of output elements that equal the plain arithmetic, by contract code; and the residual's mismatches."""
     generator = torch.Generator().manual_seed(5)
-    family = OPERATORS[op].family
-    width = 2 * WIDTH if family == "gated" else WIDTH
-    shapes = {"input": (ROWS, width), "residual": (ROWS, WIDTH), "weight": (WIDTH,)}
-    inputs = {n: torch.randn(*shapes[n], generator=generator).to(dtype) for n in OPERATORS[op].inputs}
+    which = OPERATORS[op]
+    inputs = {n: torch.randn(shape, generator=generator).to(dtype) for n, shape in which.shapes((ROWS,), WIDTH).items()}
     if weight_dtype:
         inputs["weight"] = inputs["weight"].to(weight_dtype) * 1.0001
     inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
     copies = {name: tensor.clone() for name, tensor in inputs.items()}
     function = provider.function(op)
-    result = function(*copies.values()) if family == "gated" else function(*copies.values(), 1e-6)
-    output = copies["input"] if family == "add_norm" else result
+    result = function(*which.arguments(copies, contract(op)))
+    output = copies["input"] if which.mutated else result
     assert output.dtype is dtype
     expected = {c.code: evaluate(op, inputs, c) for c in corners(op)}
     shares = {code: (outputs["output"] == output).double().mean().item() for code, outputs in expected.items()}
     wrong = 0
-    if family == "add_norm":
+    if which.mutated:
         wrong = int((copies["residual"] != expected["R0W0"]["residual"]).sum())
     if "weight" in copies:
         assert torch.equal(copies["weight"], inputs["weight"])
@@ -41,7 +42,7 @@ def check(name, op, dtype, device, weight_dtype=None):
     claimed = provider.claims(op)
     if claimed is None:
         pytest.skip(f"{name} has no {op}")
-    reason = provider.unavailable(torch.device(device)) or provider.refuses(op, dtype, WIDTH, torch.device(device))
+    reason = provider.check(SimpleNamespace(op=op, dtype=of(dtype).name, width=WIDTH, device=device))
     if reason:
         pytest.skip(reason)
     try:
@@ -53,7 +54,7 @@ def check(name, op, dtype, device, weight_dtype=None):
     assert shares[claimed.code] > max(others), shares
     # Another corner of a norm agrees on 65 to 82 % of normal elements; order of the sum and an approximate rsqrt leave
     # over 99 %. An activation from a hardware tanh (relative error 2^-11) may agree on less, so no floor there.
-    assert OPERATORS[op].family == "gated" or shares[claimed.code] > 0.99, shares
+    assert OPERATORS[op].activation or shares[claimed.code] > 0.99, shares
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])

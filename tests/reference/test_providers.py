@@ -48,16 +48,15 @@ def fresh_registry(monkeypatch):
 
 def inputs_of(op, dtype=torch.bfloat16, rows=4, width=16):
     generator = torch.Generator().manual_seed(3)
-    family = OPERATORS[op].family
-    shapes = {"input": (rows, 2 * width if family == "gated" else width), "residual": (rows, width), "weight": (width,)}
-    return {n: torch.randn(*shapes[n], generator=generator).to(dtype) for n in OPERATORS[op].inputs}
+    shapes = OPERATORS[op].shapes((rows,), width)
+    return {name: torch.randn(shape, generator=generator).to(dtype) for name, shape in shapes.items()}
 
 
 def call(function, op, inputs, eps=1e-6):
     """Runs a provider's function on copies: what `evaluate` would have returned."""
     copies = {name: tensor.clone() for name, tensor in inputs.items()}
-    result = function(*copies.values()) if OPERATORS[op].family == "gated" else function(*copies.values(), eps)
-    if OPERATORS[op].family != "add_norm":
+    result = function(*OPERATORS[op].arguments(copies, contract(op, eps=eps)))
+    if not OPERATORS[op].mutated:
         return {"output": result}
     assert result is None
     return {"output": copies["input"], "residual": copies["residual"]}
@@ -366,7 +365,9 @@ def overwriting(op):
     def gated(input, out=None, enable_pdl=None):
         return plain(op, input=input)["output"]
 
-    return {"add_norm": add_norm, "norm": norm, "gated": gated}[OPERATORS[op].family]
+    if OPERATORS[op].activation:
+        return gated
+    return add_norm if OPERATORS[op].mutated else norm
 
 
 def stand_in_flashinfer(monkeypatch, uses_cuda):
@@ -378,7 +379,7 @@ def stand_in_flashinfer(monkeypatch, uses_cuda):
         def norm(output, input, weight, eps, enable_pdl):
             output.copy_(overwriting(op)(input, weight, eps))
 
-        return add_norm if OPERATORS[op].family == "add_norm" else norm
+        return add_norm if OPERATORS[op].mutated else norm
 
     def rmsnorm_cute(input, weight, out, eps=1.0, weight_bias=5.0, enable_pdl=False):
         op = "gemma_rmsnorm" if weight_bias == 1.0 else "rmsnorm"
@@ -388,7 +389,7 @@ def stand_in_flashinfer(monkeypatch, uses_cuda):
         op = "gemma_fused_add_rmsnorm" if weight_bias == 1.0 else "fused_add_rmsnorm"
         overwriting(op)(input, residual, weight, eps)
 
-    norm_module = SimpleNamespace(**{op: cuda_kernel(op) for op in OPERATORS if OPERATORS[op].family != "gated"})
+    norm_module = SimpleNamespace(**{op: cuda_kernel(op) for op in OPERATORS if not OPERATORS[op].activation})
     stand_in(monkeypatch, "flashinfer", **{op: overwriting(op) for op in OPERATORS})
     stand_in(monkeypatch, "flashinfer.norm", _use_cuda_norm=lambda device: uses_cuda, get_norm_module=lambda: norm_module)
     stand_in(
@@ -418,10 +419,10 @@ def test_flashinfers_adapters_pass_rows_eps_and_bias(monkeypatch, kind, op, shap
     stand_in_flashinfer(monkeypatch, uses_cuda)
     provider = kind()
     if provider.claims(op) is None:
-        assert OPERATORS[op].family == "gated"
+        assert OPERATORS[op].activation
         return
     check_adapter(provider, op, shape)
-    if OPERATORS[op].family == "add_norm":
+    if OPERATORS[op].mutated:
         inputs = inputs_of(op)
         output, residual = provider.native(op)(*inputs.values(), 1e-6)
         assert output is inputs["input"]
@@ -447,7 +448,7 @@ def test_flashinfer_is_not_given_what_would_be_misread_or_fault(monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2)])
-@pytest.mark.parametrize("op", [op for op in OPERATORS if OPERATORS[op].family != "gated"])
+@pytest.mark.parametrize("op", [op for op in OPERATORS if not OPERATORS[op].activation])
 def test_quacks_adapter_asks_for_the_residual_and_copies_back(monkeypatch, op, shape):
     def rmsnorm(
         x,
@@ -471,7 +472,7 @@ def test_quacks_adapter_asks_for_the_residual_and_copies_back(monkeypatch, op, s
     check_adapter(Quack(), op, shape)
 
 
-@pytest.mark.parametrize("op", [op for op in OPERATORS if OPERATORS[op].family != "gated"])
+@pytest.mark.parametrize("op", [op for op in OPERATORS if not OPERATORS[op].activation])
 def test_sglangs_adapter_passes_rows(monkeypatch, op):
     stand_in(monkeypatch, "sgl_kernel", **{name: overwriting(name) for name in OPERATORS})
     check_adapter(SGLang(), op, (2, 2))

@@ -59,7 +59,7 @@ def norm(op, inputs, contract):
     op, rows = operator(op), inputs["input"]
     dtype, width = rows.dtype, rows.shape[-1]
     hidden = rows.float()
-    if op.family == "add_norm":
+    if op.mutated:
         hidden = hidden + inputs["residual"].float()
         if contract.rounds_sum:
             hidden = hidden.to(dtype).float()

@@ -17,10 +17,10 @@ def inputs_of(op, rows, width, dtype, seed=0, scale=1.0, weight_dtype=None):
     def normal(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float32)
 
-    if op.family == "gated":
+    if op.activation:
         return {"input": (normal(rows, 2 * width) * scale).to(dtype)}
     tensors = {"input": (normal(rows, width) * scale).to(dtype)}
-    if op.family == "add_norm":
+    if op.mutated:
         tensors["residual"] = (normal(rows, width) * scale).to(dtype)
     tensors["weight"] = (1.0 - op.weight_bias + 0.25 * normal(width)).to(weight_dtype or dtype)
     return tensors
@@ -89,7 +89,7 @@ def run(op, inputs, contract, *, total=library, root=torch.rsqrt, reciprocal=Fal
     op, dtype = operator(op), inputs["input"].dtype
     outputs, hidden = {}, inputs["input"].float()
     width = hidden.shape[-1]
-    if op.family == "add_norm":
+    if op.mutated:
         hidden = hidden + inputs["residual"].float()
         outputs["residual"] = hidden.to(dtype)
         if contract.rounds_sum:
