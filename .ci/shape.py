@@ -142,11 +142,12 @@ def worker_pools(tree: Tree) -> Count:
 
 
 def availability_checks(tree: Tree) -> Count:
-    """Functions that answer whether a provider can run a call: the protocol's `check`, and all outside the providers that ask
-    for a part of the answer (`refuses`, `unavailable` together with something) or add a reason of their own with `or`.
+    """Functions that answer whether a provider can run a call: the protocol's `check`, and all outside the folders of providers
+    that ask for a part of the answer (`refuses`, `unavailable` together with something) or add a reason of their own with `or`.
     """
     where = []
     providers = Path("reference", "providers")
+    folders = {providers, Path("difftest", "providers")}
     for path, module in tree.modules.items():
         for function, within in _functions(module):
             inside = list(_own_nodes(function))
@@ -156,7 +157,7 @@ def availability_checks(tree: Tree) -> Count:
             if path == providers / "protocol.py":
                 if function.name == "check":
                     where.append(f"{path}:{function.lineno} {within}{function.name}")
-            elif providers not in path.parents and ("refuses" in calls or added):
+            elif not folders & set(path.parents) and ("refuses" in calls or added):
                 where.append(f"{path}:{function.lineno} {within}{function.name}")
     return Count("availability checks", len(where), 1, where)
 
@@ -183,19 +184,18 @@ def import_cycles(tree: Tree) -> Count:
 
 
 def layers(tree: Tree) -> Count:
-    """The layers of difftest's rooms, as pyproject.toml gives them to import-linter; every room must stand in one."""
+    """The layers of difftest's rooms (folders), as pyproject.toml gives them to import-linter. What stands in none, and a module
+    beside the folders of which no contract speaks, counts as a layer of its own.
+    """
     text = tree.root / "pyproject.toml"
-    found: list[str] = []
-    if text.is_file():
-        contracts = tomllib.loads(text.read_text()).get("tool", {}).get("importlinter", {}).get("contracts", [])
-        for contract in contracts:
-            if contract["type"] == "layers" and contract.get("containers") == ["difftest"]:
-                found = contract["layers"]
-    named = {name.strip(" ()") for layer in found for name in re.split(r"[|:]", layer)}
-    rooms = {path.parts[1].removesuffix(".py") for path in tree.under("difftest")} - {"__init__"}
-    missing = sorted(rooms - named)
-    many = len(found) + len(missing)  # a room that stands in no layer counts as one of its own
-    return Count("layers of difftest", many, 6, [*found, *(f"in no layer: {name}" for name in missing)])
+    contracts = tomllib.loads(text.read_text())["tool"]["importlinter"]["contracts"] if text.is_file() else []
+    mine = [contract for contract in contracts if contract["type"] == "layers" and contract.get("containers") == ["difftest"]]
+    found = [layer for contract in mine for layer in contract["layers"]]
+    held = {name.strip(" ()") for layer in found for name in re.split(r"[|:]", layer)}
+    held |= {name.removeprefix("difftest.") for contract in contracts for name in contract.get("source_modules", ())}
+    there = {path.parts[1].removesuffix(".py") for path in tree.under("difftest")} - {"__init__"}
+    missing = sorted(there - held)
+    return Count("layers of difftest", len(found) + len(missing), 6, [*found, *(f"in none: {name}" for name in missing)])
 
 
 def result_lines(tree: Tree) -> Count:

@@ -15,13 +15,13 @@ import os
 import statistics
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-ROUNDS, REPLAYS = 8, 3  # of each build: 24 samples
+SCHEMA = "numba-kernels/compare-builds/1"
+ROUNDS, LAUNCHES = 8, 3  # of each build: 24 samples
 MOST_CALLS, POOL_BYTES, FLUSH_BYTES = 200, 2 << 30, 256 << 20
 EPS = 1e-6
 
@@ -64,7 +64,7 @@ def work() -> None:
             print(json.dumps("ready"), flush=True)
             continue
         events = []
-        for _ in range(REPLAYS):
+        for _ in range(LAUNCHES):
             for buffer, values in zip(pool, first, strict=True):
                 buffer.copy_(values)
             flush.fill_(1.0)
@@ -105,20 +105,20 @@ class Build:
 @click.argument("old", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("new", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--points", default="", help="op:dtype:ROWSxWIDTH, comma-separated.  [default: the benchmark's]")
-@click.option("--json", "file", type=click.Path(path_type=Path), metavar="FILE", help="Result file, JSON Lines, a point a line.")
+@click.option(
+    "--json", "file", type=click.Path(path_type=Path), metavar="FILE", help="Result file; JSON Lines if it ends in .jsonl."
+)
 def compare(old: Path, new: Path, points: str, file: Path | None) -> None:
     """Times OLD and NEW in turns; exit status 1 where the new build is slower by 2 % at a point, or by 0.5 % on average."""
     import torch
 
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from difftest.bench import conditions
+    from difftest.report import jsonl
+
     builds = {"old": Build(old.resolve()), "new": Build(new.resolve())}
-    head = {
-        "schema": "numba-kernels/compare-builds/1",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "card": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "command": "python benchmarks/compare_builds.py OLD_TREE NEW_TREE",
-    }
-    lines = [head]
+    command = "python benchmarks/compare_builds.py OLD_TREE NEW_TREE"
+    found: dict[str, Any] = {**conditions.head(SCHEMA, command, torch.device("cuda")), "points": []}
     ratios = []
     for point in _points(points):
         for build in builds.values():
@@ -131,10 +131,10 @@ def compare(old: Path, new: Path, points: str, file: Path | None) -> None:
         ratio = us["new"] / us["old"]
         ratios.append(ratio)
         op, dtype, rows, width = point
-        lines.append({"op": op, "dtype": dtype, "rows": rows, "width": width, "us": us, "ratio": round(ratio, 4)})
+        found["points"].append({"op": op, "dtype": dtype, "rows": rows, "width": width, "us": us, "ratio": round(ratio, 4)})
         click.echo(f"{op} {dtype} {rows} x {width}: old {us['old']:.3f}, new {us['new']:.3f} us, {ratio:.4f}")
         if file:
-            file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            jsonl.write(file, found, ["points"])
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     click.echo(f"{len(ratios)} points, new / old: geometric mean {mean:.4f}, worst {max(ratios):.4f}")
     sys.exit(1 if mean > 1.005 or max(ratios) > 1.02 else 0)
@@ -148,10 +148,9 @@ def _points(text: str) -> list[tuple[str, str, int, int]]:
             rows, width = shape.split("x")
             found.append((op, dtype, int(rows), int(width)))
         return found
-    sys.path.insert(0, str(Path(__file__).parent.parent))
-    from difftest.bench.plan import points
+    from difftest.bench.shapes import cases
 
-    return [(each.op, each.dtype, each.rows, each.width) for each in points()]
+    return [(each.op, each.dtype, each.rows, each.width) for each in cases()]
 
 
 if __name__ == "__main__":

@@ -64,8 +64,13 @@ def points(ops: Sequence[str] = (), at: Sequence[tuple[int, int]] = ()) -> list[
 def quoted() -> list[Case]:
     """The calls whose times the tuning table quotes."""
     calls = [row["call"] for entry in tuning.table().values() for row in entry.get("measured", ())]
-    matches = [re.match(r"(\w+) (\d+) x (\d+)", call) for call in calls]
-    return [timed(m[1], "bf16", int(m[2]), int(m[3])) for m in matches if m]
+    return [case for call in calls for case in cases_in(call)]
+
+
+def cases_in(call: str) -> list[Case]:
+    """The case that a `call` of the tuning table begins with, "OPERATOR ROWS x WIDTH, …"; none if it begins otherwise."""
+    found = re.match(r"(\w+) (\d+) x (\d+)", call)
+    return [timed(found[1], "bf16", int(found[2]), int(found[3]))] if found else []
 
 
 def plan_of(case: Case) -> Plan:

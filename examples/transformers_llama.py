@@ -57,6 +57,8 @@ def random_llama(seed: int = 0, device: str = "cpu") -> LlamaForCausalLM:
     The values of an embedding lie in ±[1.25, 1.75) and what a layer adds is small, so those of every row that is normalised lie
     in ±[1, 2): multiples of 2^-7, whose squares are multiples of 2^-14, and 256 of which sum to less than 2^10. That is 24 bits:
     any order of the sum gives the same fp32 number. (Weights drawn as usual leave a few elements in a million to the order.)
+    The gates lie about ±1: near 0 there is one, -2^-8, whose silu is nearly the midpoint of two bf16 values, and releases of
+    torch differ there.
     """
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -68,16 +70,24 @@ def random_llama(seed: int = 0, device: str = "cpu") -> LlamaForCausalLM:
         num_key_value_heads=2,
         max_position_embeddings=64,
         rms_norm_eps=1e-6,
+        mlp_bias=True,
         initializer_range=0.01,
     )
     model = LlamaForCausalLM(config).to(torch.bfloat16)
     with torch.no_grad():
         embedding = model.model.embed_tokens.weight
-        embedding.copy_((1.25 + 0.49 * torch.rand_like(embedding)) * torch.where(torch.rand_like(embedding) < 0.5, -1, 1))
+        embedding.copy_((1.25 + 0.49 * torch.rand_like(embedding)) * _signs(embedding))
         for module in model.modules():
             if isinstance(module, LlamaRMSNorm):  # all ones at first, which would hide where the weight is multiplied
                 module.weight.uniform_(0.5, 1.5)
+            if isinstance(module, LlamaMLP):
+                module.gate_proj.bias.copy_(_signs(module.gate_proj.bias))
     return model.to(device).eval()
+
+
+def _signs(like: torch.Tensor) -> torch.Tensor:
+    """1 or -1 at random, in the shape of a tensor."""
+    return torch.where(torch.rand_like(like) < 0.5, -1.0, 1.0)
 
 
 def tokens(seed: int = 1, device: str = "cpu") -> torch.Tensor:

@@ -85,9 +85,12 @@ class Checked:
 
 
 class Launch(Protocol):
-    """How an operator becomes a kernel: the arguments in the order of its buffers, and the plan of a checked call."""
+    """How an operator becomes a kernel: what its buffers are, and the plan of a checked call."""
 
-    buffers: ClassVar[tuple[str, ...]]  # an argument that the operator has not is its input
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Names of arguments; one that the operator has not is its input."""
+        ...
 
     def plan(self, call: Checked) -> Plan: ...
 

@@ -29,6 +29,7 @@ def widest(name: str, device: int | None = None) -> int | None:
 
 
 def _elements_of_shared_memory(device: int | None) -> int:
+    """How many fp32 values of a row a block has room for; ``device`` as in :func:`widest`."""
     from . import tuning
     from .runtime import host, launch
 
@@ -80,5 +81,5 @@ def _textbook(operator: Operator) -> Callable[..., Any]:
     return run
 
 
-__all__ = list(OPERATORS)
-globals().update({name: _textbook(operator) for name, operator in OPERATORS.items()})
+__all__ = list(_operators.__all__)
+globals().update({name: _textbook(OPERATORS[name]) for name in __all__})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-COMPILING = {Path(__file__).parent / room for room in ("numba_kernels", "emulator", "kernels", "replay")}
+COMPILING = {Path(__file__).parent / room for room in ("numba_kernels", "emulator")}
 UNTRACED = pytest.StashKey[bool]()
 BEGAN = pytest.StashKey[float]()
 

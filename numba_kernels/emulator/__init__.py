@@ -1,7 +1,7 @@
 """Kernels written in ``numba.cuda`` on a machine without a GPU: the same source, every lane of every warp, checked.
 
-A kernel's source is rewritten into a Numba generator in which barriers, shuffles and votes are yields (rewrite.py), and a
-scheduler runs each thread from one wait to the next (scheduler.py). Imports neither torch nor the rest of the package.
+A kernel's source is rewritten into a Numba generator in which barriers, shuffles and votes are yields (rewriting/), and a
+scheduler runs each thread from one wait to the next (scheduler.py).
 """
 
 from .errors import (

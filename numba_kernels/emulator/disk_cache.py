@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, so that a second process need not compile them: seconds a kernel become hundredths.
+"""Compiled kernels on disk, so that a second process need not compile them: a second a kernel becomes hundredths.
 
 Numba's own file cache does the storing. It keys by file and line, so each kernel's entry is given a file of its own whose
 name is a digest of all that its machine code depends on: the rewritten source, every captured value, the code of the
@@ -8,12 +8,14 @@ another directory; empty, nothing is kept.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
 import sys
 import types as python_types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,23 @@ def entry_file(text: str, namespace: dict[str, Any]) -> Path | None:
         except OSError:
             return None
     return path
+
+
+@contextlib.contextmanager
+def locked(file: Path | None) -> Iterator[None]:
+    """While one process compiles an entry, others that want it wait, and then find it."""
+    try:
+        import fcntl
+
+        lock = None if file is None else open(file.with_suffix(".lock"), "w")  # noqa: SIM115 closed below
+    except (ImportError, OSError):
+        lock = None
+    if lock is None:
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed, or its process ends
+        yield
 
 
 def digest(value: Any) -> str:

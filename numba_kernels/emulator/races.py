@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numba import int64, types
 
-from .machine import Env, base_address, njit, overload, peek, poke
-from .sites import Fault
+from .environment import Env, Fault
+from .memory import base_address
+from .words import njit, overload, peek, poke
 
 STAMP = 4  # words: interval (0: never), thread (NOBODY: an access that the emulator can't see), clock, location
 CELL = 3 * STAMP  # write, first reader, second reader
@@ -30,7 +31,7 @@ WARP = 32
 THREAD, LOCATION, ARENA, ARENA_BYTES = int(Env.THREAD), int(Env.LOCATION), int(Env.ARENA), int(Env.ARENA_BYTES)
 FAULT, FAULT_A, FAULT_B = int(Env.FAULT), int(Env.FAULT_A), int(Env.FAULT_B)
 FAULT_C, FAULT_D = int(Env.FAULT_C), int(Env.FAULT_D)
-EPOCH, BLOCK_EPOCH, SHADOW, GRAIN = int(Env.EPOCH), int(Env.BLOCK_EPOCH), int(Env.SHADOW), int(Env.GRAIN)
+EPOCH, BLOCK_EPOCH, CELLS, GRAIN = int(Env.EPOCH), int(Env.BLOCK_EPOCH), int(Env.CELLS), int(Env.GRAIN)
 SEEN, REGIONS, REGION_COUNT = int(Env.SEEN), int(Env.REGIONS), int(Env.REGION_COUNT)
 F_UNINITIALIZED, F_RACE, F_INDEX = int(Fault.UNINITIALIZED), int(Fault.RACE), int(Fault.INDEX)
 
@@ -95,7 +96,7 @@ def _cells(env, address):
     """(address of the cells, first byte they stand for, their grain, 1 in shared memory) or zeros where nothing is kept."""
     arena = peek(env, ARENA)
     if arena <= address < arena + peek(env, ARENA_BYTES):
-        return peek(env, SHADOW), arena, peek(env, GRAIN), int64(1)
+        return peek(env, CELLS), arena, peek(env, GRAIN), int64(1)
     regions = peek(env, REGIONS)
     for k in range(peek(env, REGION_COUNT)):
         start = peek(regions, k * REGION)

@@ -1,7 +1,7 @@
-"""Runs every lane of every warp of every block, from wait to wait. Compiled once for all kernels, and kept on disk_cache.
+"""Runs every lane of every warp of every block, from wait to wait. Compiled once for all kernels, and kept on disk.
 
-A thread is a generator's struct (see machine.py) that :func:`resume_thread` runs to its next site. Lanes of a warp run one
-after the other; a warp collective is done once every lane it names has arrived, a barrier once every thread has.
+A thread is a generator's struct (see threads.py) that :func:`resume_thread` runs to its next site; lanes of a warp run one after
+the other.
 """
 
 from __future__ import annotations
@@ -11,238 +11,49 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import numba
-
-from .machine import BLOCK_SPAN, Env, copy_bytes, fill_bytes, njit, peek, poke, resume_thread
-from .sites import Fault, Kind
-
-WARP = 32
-# Numba wants plain integers as globals.
-BLOCK_X, BLOCK_Y, BLOCK_Z = int(Env.BLOCK_X), int(Env.BLOCK_Y), int(Env.BLOCK_Z)
-GRID_X, GRID_Y, GRID_Z = int(Env.GRID_X), int(Env.GRID_Y), int(Env.GRID_Z)
-DIM_X, DIM_Y, DIM_Z = int(Env.DIM_X), int(Env.DIM_Y), int(Env.DIM_Z)
-THREAD, ARENA, ARENA_BYTES = int(Env.THREAD), int(Env.ARENA), int(Env.ARENA_BYTES)
-LOCALS, LOCAL_BYTES = int(Env.LOCALS), int(Env.LOCAL_BYTES)
-MASKS, VALUES, SOURCES, ANSWERS, ENDED = (int(w) for w in (Env.MASKS, Env.VALUES, Env.SOURCES, Env.ANSWERS, Env.ENDED))
-FAULT, FAULT_A, FAULT_B, FAULT_C, FAULT_D = (int(w) for w in (Env.FAULT, Env.FAULT_A, Env.FAULT_B, Env.FAULT_C, Env.FAULT_D))
-EPOCH, BLOCK_EPOCH, SEEN = int(Env.EPOCH), int(Env.BLOCK_EPOCH), int(Env.SEEN)
-LAST_BARRIER = int(Kind.BARRIER_OR)
-BARRIER_COUNT, BARRIER_AND, BARRIER_OR = int(Kind.BARRIER_COUNT), int(Kind.BARRIER_AND), int(Kind.BARRIER_OR)
-SYNCWARP, SHUFFLE, ALL, ANY, BALLOT = (int(k) for k in (Kind.SYNCWARP, Kind.SHUFFLE, Kind.ALL, Kind.ANY, Kind.BALLOT))
-F_BARRIER, F_COLLECTIVE, F_OTHER_MASK = int(Fault.BARRIER), int(Fault.COLLECTIVE), int(Fault.OTHER_MASK)
-F_NOT_IN_MASK, F_SOURCE, F_NEVER = int(Fault.NOT_IN_MASK), int(Fault.SOURCE), int(Fault.NEVER)
-POLL, AT_CLUSTER = int(Kind.POLL), int(Kind.CLUSTER)
-CLUSTER, CLUSTER_X, CLUSTER_ARENA, PASSED = int(Env.CLUSTER), int(Env.CLUSTER_X), int(Env.CLUSTER_ARENA), int(Env.PASSED)
-
-# States of a thread in the word ENDED: it runs, it left by a return statement, it ran off the kernel's end.
-RUNS, RETURNED, FINISHED = 0, 1, 2
-I64 = numba.int64
+from .barriers import (
+    ARENA,
+    ARENA_BYTES,
+    BLOCK_EPOCH,
+    BLOCK_X,
+    BLOCK_Y,
+    BLOCK_Z,
+    CLUSTER,
+    CLUSTER_ARENA,
+    CLUSTER_X,
+    DIM_X,
+    DIM_Y,
+    DIM_Z,
+    ENDED,
+    EPOCH,
+    GRID_X,
+    GRID_Y,
+    GRID_Z,
+    I64,
+    LOCAL_BYTES,
+    LOCALS,
+    PASSED,
+    RETURNED,
+    RUNS,
+    THREAD,
+    WARP,
+    complete_barrier,
+    complete_cluster,
+    complete_collectives,
+    look_again,
+    never_true,
+    next_random,
+)
+from .environment import BLOCK_SPAN, Env
+from .memory import copy_bytes, fill_bytes
+from .threads import resume_thread
+from .words import njit, peek, poke
 
 # Numba's file cache looks at this file alone: what it kept is refused when the files below have changed since.
-LAYOUT = zlib.crc32(b"".join((Path(__file__).parent / f).read_bytes() for f in ("machine.py", "sites.py", "scheduler.py")))
+LAYOUT_FILES = ("environment.py", "words.py", "memory.py", "threads.py", "barriers.py", "scheduler.py")
+LAYOUT = zlib.crc32(b"".join((Path(__file__).parent / f).read_bytes() for f in LAYOUT_FILES))
 LAYOUT_WORD = int(Env.LAYOUT)
 STALE = -1
-
-
-@njit
-def _next_random(state, bound):
-    """Advance the xorshift64 generator in the word at ``state``; a number in [0, bound)."""
-    x = numba.uint64(peek(state, 0))
-    x ^= x << numba.uint64(13)
-    x ^= x >> numba.uint64(7)
-    x ^= x << numba.uint64(17)
-    poke(state, 0, I64(x))
-    return I64((x >> numba.uint64(11)) % numba.uint64(bound))
-
-
-@njit
-def _fault(env, code, a, b, c, d):
-    poke(env, FAULT, code)
-    poke(env, FAULT_A, a)
-    poke(env, FAULT_B, b)
-    poke(env, FAULT_C, c)
-    poke(env, FAULT_D, d)
-    return code
-
-
-@njit
-def _answer(env, kinds, first, lane, present, site):
-    """Do the collective of the lanes ``present`` (a mask of lanes from thread ``first``) for one lane; a fault or 0."""
-    kind = peek(kinds, site)
-    t = first + lane
-    values, answers = peek(env, VALUES), peek(env, ANSWERS)
-    if kind == SHUFFLE:
-        source = peek(peek(env, SOURCES), t)
-        if not (present >> source) & 1:
-            return _fault(env, F_SOURCE, t, site, source, 0)
-        poke(answers, t, peek(values, first + source))
-    elif kind != SYNCWARP:
-        ballot = I64(0)
-        for j in range(WARP):
-            if (present >> j) & 1 and peek(values, first + j) != 0:
-                ballot |= I64(1) << j
-        if kind == ALL:
-            ballot = I64(ballot == present)
-        elif kind == ANY:
-            ballot = I64(ballot != 0)
-        poke(answers, t, ballot)
-    return 0
-
-
-@njit
-def _complete_collectives(env, kinds, waits, first, count):
-    """Release the lanes (threads first to first + count - 1) whose collective is complete: how many, or minus a fault."""
-    masks, ended = peek(env, MASKS), peek(env, ENDED)
-    released = 0
-    done = I64(0)
-    for lane in range(count):
-        site = peek(waits, first + lane)
-        if (done >> lane) & 1 or site == 0 or peek(kinds, site) <= LAST_BARRIER or peek(kinds, site) >= POLL:
-            continue
-        mask = peek(masks, first + lane)
-        if not (mask >> lane) & 1:
-            return -_fault(env, F_NOT_IN_MASK, first + lane, site, 0, 0)
-        present = I64(0)
-        complete = True
-        for j in range(WARP):
-            if not (mask >> j) & 1 or j >= count or peek(ended, first + j) == RETURNED:
-                continue  # lanes that the block does not have, or that returned, are not waited for
-            if peek(waits, first + j) != site or peek(masks, first + j) != mask:
-                complete = False
-                break
-            present |= I64(1) << j
-        if not complete:
-            continue
-        for j in range(count):
-            if (present >> j) & 1 and _answer(env, kinds, first, j, present, site) != 0:
-                return -peek(env, FAULT)
-        if peek(kinds, site) == SYNCWARP and peek(env, SEEN) != 0:
-            _join_clocks(env, first, present)
-        for j in range(count):
-            if (present >> j) & 1:
-                poke(waits, first + j, 0)
-                released += 1
-        done |= present
-    return released
-
-
-@njit
-def _join_clocks(env, first, present):
-    """``syncwarp`` orders memory: each lane present has now seen all that any of them had (vector clocks, see races.py)."""
-    seen = peek(env, SEEN)
-    for j in range(WARP):
-        if (present >> j) & 1:
-            at = (first + j) * WARP + j
-            poke(seen, at, peek(seen, at) + 1)
-    for lane in range(WARP):
-        newest = I64(0)
-        for j in range(WARP):
-            if (present >> j) & 1:
-                newest = max(newest, peek(seen, (first + j) * WARP + lane))
-        for j in range(WARP):
-            if (present >> j) & 1:
-                poke(seen, (first + j) * WARP + lane, newest)
-    return 0
-
-
-@njit
-def _release_barrier(env, kind, waits, start, stop):
-    """Answer the block's threads, numbers ``start`` to ``stop - 1``, and let them go on."""
-    count = I64(0)
-    present = I64(0)
-    for t in range(start, stop):
-        if peek(peek(env, ENDED), t) == RUNS:
-            present += 1
-            count += peek(peek(env, VALUES), t) != 0
-    if kind == BARRIER_AND:
-        count = I64(count == present)
-    elif kind == BARRIER_OR:
-        count = I64(count != 0)
-    for t in range(start, stop):
-        poke(peek(env, ANSWERS), t, count)
-        poke(waits, t, 0)
-    poke(env, EPOCH, peek(env, EPOCH) + 1)
-    return 0
-
-
-@njit
-def _complete_barrier(env, kinds, waits, threads):
-    """Every thread waits or has ended. Release the barrier: 0, or 1 when every thread has ended; otherwise minus a fault."""
-    ended, masks = peek(env, ENDED), peek(env, MASKS)
-    waiting: Any = I64(-1)
-    for t in range(threads):
-        site = peek(waits, t)
-        if site == 0:
-            continue
-        if LAST_BARRIER < peek(kinds, site) < POLL:  # a collective that can't complete: say which lane it lacks
-            mask, first = peek(masks, t), t // WARP * WARP
-            for other in range(first, min(first + WARP, threads)):
-                if not (mask >> (other - first)) & 1 or peek(ended, other) == RETURNED:
-                    continue
-                if peek(waits, other) != site:
-                    return -_fault(env, F_COLLECTIVE, t, site, other, peek(waits, other))
-                if peek(masks, other) != mask:
-                    return -_fault(env, F_OTHER_MASK, t, site, other, site)
-        if waiting < 0:
-            waiting = t
-    if waiting < 0:
-        return 1
-    site = peek(waits, waiting)
-    for t in range(threads):
-        if peek(waits, t) != site and peek(ended, t) != RETURNED:
-            return -_fault(env, F_BARRIER, waiting, site, t, peek(waits, t))
-    return _release_barrier(env, peek(kinds, site), waits, I64(0), threads)
-
-
-@njit
-def _complete_cluster(env, kinds, waits, threads):
-    """The same for a cluster's blocks, each of which has barriers of its own; 2 when threads wait for a condition, and no more
-    can be released."""
-    ended, of_block = peek(env, ENDED), peek(env, DIM_X)
-    running, together, polling = I64(0), I64(0), I64(0)
-    for t in range(threads):
-        if peek(ended, t) == RUNS:
-            kind = peek(kinds, peek(waits, t))
-            running += 1
-            together += kind == AT_CLUSTER
-            polling += kind == POLL
-    if running == 0:
-        return I64(1)
-    released = False
-    for start in range(0, threads, of_block):
-        site = peek(waits, start)
-        complete = site != 0 and peek(kinds, site) <= LAST_BARRIER
-        for t in range(start, start + of_block):
-            complete = complete and (peek(waits, t) == site or peek(ended, t) == RETURNED)
-        if complete or together == running:
-            released = True
-            _release_barrier(env, peek(kinds, site), waits, start, start + of_block)
-    if released:
-        return I64(0)
-    return I64(2) if polling > 0 else _complete_barrier(env, kinds, waits, threads)  # the latter says what is wrong
-
-
-@njit
-def _look_again(env, kinds, waits, threads, lazy, patience, random):
-    """Release threads that wait for a condition: all, or if ``lazy`` is a warp's number every other warp by chance, and that one
-    in one of ``patience`` cases, in none if that is 0."""
-    for first in range(0, threads, WARP):
-        slow = first == lazy * WARP
-        if lazy >= 0 and ((slow and patience == 0) or _next_random(random, patience if slow else 2) != 0):
-            continue
-        for t in range(first, min(first + WARP, threads)):
-            if peek(waits, t) != 0 and peek(kinds, peek(waits, t)) == POLL:
-                poke(waits, t, 0)
-    return 0
-
-
-@njit
-def _never(env, kinds, waits, threads):
-    """The fault of the first thread whose condition can't come true any more."""
-    for t in range(threads):
-        if peek(waits, t) != 0 and peek(kinds, peek(waits, t)) == POLL:
-            return _fault(env, F_NEVER, t, peek(waits, t), 0, 0)
-    return I64(0)
 
 
 @njit
@@ -253,8 +64,8 @@ def _run_warp(env, resume, states, size, waits, first, count, random):
         block = first // peek(env, DIM_X)
         poke(env, BLOCK_X, peek(env, CLUSTER_X) + block)
         poke(env, ARENA, peek(env, CLUSTER_ARENA) + block * BLOCK_SPAN)
-    turn = _next_random(random, count) if peek(random, 0) != 0 else I64(0)
-    backwards = peek(random, 0) != 0 and _next_random(random, 2) == 1
+    turn = next_random(random, count) if peek(random, 0) != 0 else I64(0)
+    backwards = peek(random, 0) != 0 and next_random(random, 2) == 1
     for k in range(count):
         lane = (turn + k) % count
         t = first + (count - 1 - lane if backwards else lane)
@@ -276,7 +87,7 @@ def _run_block(env, resume, states, size, kinds, waits, random):
     blocked = waits + threads * 8  # a word a warp: 1 when no lane of it can go on by itself
     lazy, patience = I64(-1), I64(0)
     if cluster > 1 and peek(random, 0) != 0:
-        lazy, patience = _next_random(random, warps), _next_random(random, 2) * 16
+        lazy, patience = next_random(random, warps), next_random(random, 2) * 16
     some, everyone = I64(-1), I64(-1)  # conditions that had come true when some threads, and when all, looked at theirs last
     while True:
         for w in range(warps):
@@ -285,19 +96,19 @@ def _run_block(env, resume, states, size, kinds, waits, random):
         at = I64(0)
         while left > 0:
             if peek(random, 0) != 0:
-                at = _next_random(random, warps)
+                at = next_random(random, warps)
             while peek(blocked, at) != 0:
                 at = (at + 1) % warps
             first = at * WARP
             count = min(I64(WARP), threads - first)
             _run_warp(env, resume, states, size, waits, first, count, random)
-            released = _complete_collectives(env, kinds, waits, first, count)
+            released = complete_collectives(env, kinds, waits, first, count)
             if released < 0:
                 return -released
             if released == 0:
                 poke(blocked, at, 1)
                 left -= 1
-        outcome = _complete_cluster(env, kinds, waits, threads) if cluster > 1 else _complete_barrier(env, kinds, waits, threads)
+        outcome = complete_cluster(env, kinds, waits, threads) if cluster > 1 else complete_barrier(env, kinds, waits, threads)
         if outcome < 0:
             return -outcome
         if outcome == 1:
@@ -306,12 +117,12 @@ def _run_block(env, resume, states, size, kinds, waits, random):
         if outcome == 0:
             some, everyone = I64(-1), I64(-1)
         elif passed == everyone:
-            return _never(env, kinds, waits, threads)
+            return never_true(env, kinds, waits, threads)
         else:
             all_look = lazy < 0 or passed == some
             everyone = passed if all_look else I64(-1)
             some = passed
-            _look_again(env, kinds, waits, threads, I64(-1) if all_look else lazy, patience, random)
+            look_again(env, kinds, waits, threads, I64(-1) if all_look else lazy, patience, random)
 
 
 @njit(cache=True, nogil=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from functools import cache
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from .. import tuning
 from ..backend.compile import kernel_function
 from ..emulator import EmulatedKernel
+from ..formats import FORMATS
 from ..kernels.config import Kernel
 from ..plans import Plan
 from .arrays import Rows
@@ -59,6 +59,6 @@ def stage(plan: Plan, rows: tuple[Rows, ...], written: tuple[bool, ...], enable_
 
 
 def _words(rows: Rows) -> np.ndarray:
-    """The memory from a view's first element to its last, as unsigned words of its item size."""
-    kind = ctypes.c_uint16 if rows.array.itemsize == 2 else ctypes.c_uint32
+    """The memory from a view's first element to its last, as the words that hold its elements' bits."""
+    kind = np.ctypeslib.as_ctypes_type(np.dtype(FORMATS[rows.array.format].word))
     return np.ctypeslib.as_array((kind * rows.extent).from_address(rows.array.address))

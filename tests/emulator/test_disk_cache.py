@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ import numpy as np
 from llvmlite import ir
 from numba import cuda, types
 from numba.extending import intrinsic
-from numba_kernels.emulator import OutOfBounds, EmulatedKernel, launch
+from numba_kernels.emulator import EmulatedKernel, OutOfBounds
 
 {definitions}
 
@@ -101,7 +102,7 @@ for factor in map(int, sys.argv[1:]):
 """
 
 
-@pytest.mark.parametrize("loaded", ["x[t]", "cuda.shfl_xor_sync(0xFFFFFFFF, x[t], 1)"])
+@pytest.mark.parametrize("loaded", ["x[t]", pytest.param("cuda.shfl_xor_sync(0xFFFFFFFF, x[t], 1)", marks=pytest.mark.slow)])
 def test_what_two_processes_compiled_a_third_can_load_together(tmp_path, loaded):
     """Of a function that is too long to be inlined, the linker keeps the first of a name."""
     steps = "\n".join(f"        v = (v * factor + {k}) % {1009 + k}" for k in range(100))
@@ -161,3 +162,20 @@ def choose(double):
     file.write_text(text.replace("*= 2", "*= 1").replace("from numba", "\n\n\n\n\nfrom numba"))
     with pytest.raises(UnsupportedKernel, match="changed since it was imported"):
         EmulatedKernel(module.choose(False)).launch(1, 2, args=(before,))
+
+
+def test_who_wants_an_entry_waits_for_the_one_that_compiles_it(tmp_path):
+    file, entered = tmp_path / "kernel_1.py", threading.Event()
+
+    def want():
+        with disk_cache.locked(file):
+            entered.set()
+
+    with disk_cache.locked(file):
+        other = threading.Thread(target=want)
+        other.start()
+        assert not entered.wait(0.2)
+    other.join(10)
+    assert entered.is_set()
+    with disk_cache.locked(tmp_path / "no folder" / "kernel.py"), disk_cache.locked(None):
+        pass  # where nothing is kept, nobody waits

@@ -56,7 +56,10 @@ def test_grid_of_two_dimensions_and_gridsize():
 # --- warp collectives ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64])
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float32, np.int64, *(pytest.param(t, marks=pytest.mark.slow) for t in (np.float64, np.int32, np.uint32, np.uint64))],
+)
 def test_a_shuffle_moves_every_bit_and_keeps_the_type(dtype):
     def kernel(x, y):
         t = cuda.threadIdx.x
@@ -232,7 +235,7 @@ def test_lanes_that_returned_early_are_not_waited_for(check):
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("waits", [False, True])  # two drivers: plain loops, and threads that are resumed
+@pytest.mark.parametrize("waits", [False, True])  # two ways to run: plain loops, and threads that are resumed
 def test_unwritten_shared_and_local_floats_are_nan_in_every_block(waits):
     def kernel(y, z):
         t = cuda.threadIdx.x
@@ -418,6 +421,24 @@ def test_a_branch_on_a_constant_is_not_compiled():
     y = np.zeros(4)
     run(kernel, 4, y)
     assert (y == 2).all()
+
+
+def test_what_constants_fold_away_leaves_nothing_behind():
+    ADDS = False
+
+    @cuda.jit(device=True, inline="always")
+    def add_to(out, i):
+        if ADDS:
+            out[i] += 1
+
+    def kernel(out):
+        for i in range(cuda.threadIdx.x, out.size, 32):
+            add_to(out, i)
+        out[cuda.threadIdx.x] = cuda.threadIdx.x
+
+    out = np.zeros(64, np.float32)
+    EmulatedKernel(kernel).launch(grid=1, block=32, args=(out,))
+    assert out.tolist() == [*range(32), *[0] * 32]
 
 
 def test_launches_on_many_threads_do_not_meet():

@@ -22,7 +22,7 @@ from numba_kernels.emulator import (
     OutOfBounds,
     UninitializedRead,
     UnsupportedKernel,
-    machine,
+    environment,
 )
 from numba_kernels.intrinsics import make_load_part, make_store_part
 
@@ -470,8 +470,8 @@ def exchange(y, sent, at_home):
 
 
 def test_the_kernels_and_the_emulator_agree_where_a_cluster_s_memories_lie():
-    assert nv.BLOCK_SPAN == machine.BLOCK_SPAN
-    assert nv.MOST_BLOCKS == machine.MOST_BLOCKS
+    assert nv.BLOCK_SPAN == environment.BLOCK_SPAN
+    assert nv.MOST_BLOCKS == environment.MOST_BLOCKS
 
 
 def test_blocks_of_a_cluster_send_each_other_words():

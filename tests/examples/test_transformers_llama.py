@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transformers_llama.py"
 SILU_BELOW_THIS_IS_ZERO_IN_TORCH = -89.0  # in bf16 torch's silu gives -0 from here on down, ours what the formula gives
+# The gates above it whose silu torch 2.11 rounds the other way: 0.04 ulp of fp32 from the midpoint of two bf16 values.
+NEAR_A_TIE = {-0.00390625}
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @pytest.fixture(scope="module")
 def example():
-    """The example as a module."""
+    """The example as a module, imported here: transformers takes seconds that collecting tests need not."""
+    pytest.importorskip("transformers")
     spec = importlib.util.spec_from_file_location("transformers_llama", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -55,10 +56,11 @@ def test_the_order_of_a_sum_and_the_tail_of_silu_cannot_matter_in_this_model(exa
         assert float((steps * steps).sum(dim=-1).max()) <= 2**24
     assert len(gates) == 2
     assert min(float(gate.min()) for gate in gates) > SILU_BELOW_THIS_IS_ZERO_IN_TORCH
+    assert not any(bool((gate == tie).any()) for gate in gates for tie in NEAR_A_TIE)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_s1_gives_torchs_value_for_every_bf16_gate_above_its_tail(device):
+def test_s1_gives_torchs_value_for_every_bf16_gate_above_its_tail_but_one(device):
     """All 65 536 gates: S1's first rounding is a function of 16 bits, and the product after it is exact in fp32."""
     from numba_kernels import silu_and_mul
 
@@ -66,7 +68,8 @@ def test_s1_gives_torchs_value_for_every_bf16_gate_above_its_tail(device):
     ours = silu_and_mul(torch.cat([gates, torch.ones_like(gates)], dim=-1), contract="S1")
     torchs = torch.nn.functional.silu(gates)
     other = (ours.view(torch.int16) != torchs.view(torch.int16)) & ~(ours.isnan() & torchs.isnan())
-    assert bool((gates[other].float() <= SILU_BELOW_THIS_IS_ZERO_IN_TORCH).all())
+    above = {gate for gate in gates[other].tolist() if gate > SILU_BELOW_THIS_IS_ZERO_IN_TORCH}
+    assert above <= NEAR_A_TIE
 
 
 def test_every_norm_and_activation_is_ours_after_one_call(example, monkeypatch):

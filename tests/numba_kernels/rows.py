@@ -2,6 +2,7 @@
 
 import ml_dtypes
 import numpy as np
+import pytest
 import torch
 
 import numba_kernels
@@ -12,6 +13,11 @@ DTYPES = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np
 NORMS = ("rmsnorm", "gemma_rmsnorm")
 ADD_NORMS = ("fused_add_rmsnorm", "gemma_fused_add_rmsnorm")
 GATED = ("silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul")
+
+
+def slow(*values):
+    """Parameters that repeat what others show, over more dtypes or widths: for ``-m slow``."""
+    return [pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow) for value in values]
 
 
 def random(shape, dtype, seed=0, scale=1.0):

@@ -3,13 +3,14 @@
 With tensors that say they are on a GPU, and a launch that only notes what it was given.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from numba_kernels.declarations import OPERATORS
-from numba_kernels.runtime import calls
+from numba_kernels.runtime import arrays, calls, launch
 
 
 class Claimed:
@@ -150,3 +151,45 @@ def test_the_oldest_kind_is_forgotten_when_there_are_too_many(monkeypatch):
     known = dict.fromkeys("ab")
     calls.remember(known, "c", ())
     assert list(known) == ["b", "c"]
+
+
+@pytest.fixture
+def claimed_gpu(monkeypatch):
+    """Checked calls find every tensor on the second GPU; what they launch is noted as (plan, device, addresses, key, stream)."""
+    launched = []
+
+    class Prepared:
+        def __init__(self, plan, device, enable_pdl):
+            self.plan, self.device = plan, device
+
+        def launch(self, addresses, alignment, stream):
+            launched.append((self.plan, self.device, addresses, alignment, stream))
+
+    def describe(name, value):
+        return replace(arrays.describe(name, value), device=1, stream=81)
+
+    monkeypatch.setattr(calls, "describe", describe)
+    monkeypatch.setattr(launch, "Prepared", Prepared)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 80 + device, raising=False)
+    return launched
+
+
+@pytest.mark.parametrize("name", ["fused_add_rmsnorm", "gemma_rmsnorm", "silu_and_mul"])
+def test_a_checked_call_is_launched_and_the_next_of_its_kind_in_the_same_way(name, claimed_gpu):
+    operator = OPERATORS[name]
+    call, out = calls.make_call(operator), torch.zeros(4, 64)
+    x = torch.ones(4, 128 if operator.halves_input else 64)
+    tensors = [x, torch.ones(4, 64), torch.ones(64)][: len(operator.tensors)]
+    if name == "gemma_rmsnorm":
+        tensors = [x, torch.ones(64)]
+    versions = [t._version for t in (*tensors, out)]
+    for _ in range(3):
+        call(*tensors, **({"out": out} if operator.returns_out else {}))
+    (plan, device, addresses, _, stream), again, third = claimed_gpu
+    places = dict(zip((t.name for t in operator.tensors), (t.data_ptr() for t in tensors), strict=True)) | {"out": out.data_ptr()}
+    assert addresses == tuple(places[name] for name in operator.buffer_arguments())
+    assert (device, stream, plan.rows, plan.width) == (1, 81, 4, 64)
+    assert again[:3] == third[:3] == (plan, device, addresses)
+    assert again[4] == stream
+    told = [after._version - before for before, after in zip(versions, (*tensors, out), strict=True)]
+    assert told == [3 * (n in operator.written) for n in (*(t.name for t in operator.tensors), "out")]

@@ -19,6 +19,12 @@ TARGETS = {
     (10, 0): tuning.Target("sm_100", shared_bytes=227 * 1024, processors=148, clusters=16, pdl=True, bulk_prefetch=True),
 }
 REGISTERS_OF_A_PROCESSOR = 65536
+ALL = [(cc, dtype) for cc in TARGETS for dtype in FORMATS]
+
+
+def slow(*values):
+    """A point that repeats what another says, over one more shape or dtype."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def norm(width, rows, dtype, target, **options):
@@ -62,15 +68,13 @@ def check(kernel, cc, *, wide):
     return ptx
 
 
-@pytest.mark.parametrize("cc", TARGETS)
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize(("cc", "dtype"), [p if p[0] == (9, 0) or p[1] == "bf16" else slow(*p) for p in ALL])
 def test_the_add_norm_has_wide_accesses_no_fp64_and_no_spills(cc, dtype):
     ptx = check(norm(4096, 4096, dtype, TARGETS[cc]), cc, wide=True)
     assert ("griddepcontrol.wait" in ptx) == TARGETS[cc].pdl
 
 
-@pytest.mark.parametrize("cc", TARGETS)
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize(("cc", "dtype"), [p if p[0] == (9, 0) and p[1] != "fp16" else slow(*p) for p in ALL])
 @pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
 def test_the_gated_forms_have_wide_accesses_no_fp64_and_no_spills(cc, dtype, activation):
     check(gated(activation, 14336, 4096, dtype, TARGETS[cc]), cc, wide=True)
@@ -80,14 +84,14 @@ def test_the_gated_forms_have_wide_accesses_no_fp64_and_no_spills(cc, dtype, act
     ("width", "rows"),
     [
         (4096, 1),
-        (7168, 4096),
-        (8192, 2048),
+        slow(7168, 4096),
+        slow(8192, 2048),
         (16384, 1024),
         (1024, 16384),
-        (128, 65536),
+        slow(128, 65536),
         (65536, 8192),
-        (100000, 2048),
-        (262144, 512),
+        slow(100000, 2048),
+        slow(262144, 512),
     ],
 )
 def test_every_class_of_width_fits_its_registers(width, rows):
@@ -95,25 +99,28 @@ def test_every_class_of_width_fits_its_registers(width, rows):
     check(norm(width, rows, "bf16", TARGETS[9, 0], adds_residual=False), (9, 0), wide=True)
 
 
-@pytest.mark.parametrize("code", ["R1W0", "R0W1", "R1W1"])
+@pytest.mark.parametrize("code", [slow("R1W0"), slow("R0W1"), "R1W1"])
 def test_every_contract_fits_its_registers(code):
     options = {"rounds_sum": "R1" in code, "rounds_norm": "W1" in code, "weight_bias": 1.0}
     check(norm(4096, 4096, "bf16", TARGETS[9, 0], **options), (9, 0), wide=True)
 
 
-@pytest.mark.parametrize("width", [111, 4097, 100003])
+@pytest.mark.parametrize("width", [111, slow(4097), slow(100003)])
 def test_an_odd_width_takes_scalar_accesses(width):
     check(norm(width, 128, "bf16", TARGETS[9, 0]), (9, 0), wide=False)
 
 
-@pytest.mark.parametrize(("width", "row_in"), [(32768, "registers"), (33000, "shared"), (10001, "shared"), (131072, "memory")])
+ROW_IN = [slow(32768, "registers"), (33000, "shared"), slow(10001, "shared"), (131072, "memory")]
+
+
+@pytest.mark.parametrize(("width", "row_in"), ROW_IN)
 def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice(width, row_in):
     kernel = norm(width, 16, "bf16", TARGETS[8, 0])
     assert (kernel.config.row_in, kernel.config.cluster) == (row_in, 1)
     check(kernel, (8, 0), wide=width % 8 == 0)
 
 
-@pytest.mark.parametrize(("width", "vectors", "cluster"), [(65536, 2, 8), (131072, 4, 8), (262144, 4, 16)])
+@pytest.mark.parametrize(("width", "vectors", "cluster"), [(65536, 2, 8), slow(131072, 4, 8), (262144, 4, 16)])
 def test_a_persistent_kernel_keeps_the_weight_in_shared_memory_16_bytes_at_a_time(width, vectors, cluster):
     kernel = norm(width, 2048, "bf16", TARGETS[9, 0])
     assert (kernel.config.cluster, kernel.config.vectors_per_thread) == (cluster, vectors)
@@ -138,7 +145,7 @@ def test_a_row_of_262144_fits_clusters_of_8_too():
 
 
 @pytest.mark.parametrize(
-    ("width", "rows", "first"), [(4096, 4096, 512), (4096, 1024, 256), (16384, 1024, 128), (65536, 8192, 32)]
+    ("width", "rows", "first"), [(4096, 4096, 512), slow(4096, 1024, 256), (16384, 1024, 128), (65536, 8192, 32)]
 )
 def test_some_residual_is_prefetched_before_the_predecessor_ends_and_rows_ahead_after_it(width, rows, first):
     """How often code prefetches is seen here; which rows, only by timing."""
@@ -153,7 +160,7 @@ def test_widths_that_are_alike_share_a_kernel():
     assert norm(4080, 1024, "bf16", TARGETS[9, 0]) == norm(4088, 1024, "bf16", TARGETS[9, 0])
 
 
-@pytest.mark.parametrize("width", [4097, 8194, 16388])
+@pytest.mark.parametrize("width", [slow(4097), slow(8194), 16388])
 def test_a_thread_holds_8_narrow_vectors(width):
     kernel = norm(width, 100, "bf16", TARGETS[9, 0])
     config = kernel.config
@@ -161,7 +168,7 @@ def test_a_thread_holds_8_narrow_vectors(width):
     check(kernel, (9, 0), wide=False)
 
 
-@pytest.mark.parametrize(("width", "dtype"), [(65544, "bf16"), (100000, "bf16"), (32772, "fp32")])
+@pytest.mark.parametrize(("width", "dtype"), [slow(65544, "bf16"), slow(100000, "bf16"), (32772, "fp32")])
 def test_every_warp_of_a_cluster_sends_its_sums(width, dtype):
     """Also those past the row's end: without them a phase could end twice before such a warp looked."""
     kernel = norm(width, 200, dtype, TARGETS[9, 0])

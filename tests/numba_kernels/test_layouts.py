@@ -1,4 +1,4 @@
-"""Where the rows lie: strides, alignment, axes, zero rows, other libraries' arrays. On the CPU replay."""
+"""Where the rows lie: strides, alignment, axes, zero rows, other libraries' arrays. On the CPU emulator."""
 
 import warnings
 
@@ -45,7 +45,7 @@ def test_a_misaligned_out_keeps_the_bits():
 @pytest.mark.parametrize("op", GATED)
 @pytest.mark.parametrize("width", [63, 64])
 def test_a_misaligned_gated_row_keeps_the_bits(op, width):
-    x = random((2, 2 * width), "fp16")
+    x = random((2, 2 * width), "bf16")
     want = getattr(numba_kernels, op)(x)
     assert np.array_equal(bits(getattr(numba_kernels, op)(misaligned(x))), bits(want))
     out = misaligned(np.zeros_like(want))
@@ -65,19 +65,19 @@ def test_row_strides_are_honoured_and_the_gaps_untouched():
 
 @pytest.mark.parametrize("op", [*NORMS, *GATED])
 def test_an_out_inside_wider_rows_is_filled_and_its_gaps_untouched(op):
-    inputs = inputs_of(op, 3, 20, "bf16")
+    inputs = inputs_of(op, 3, 21, "bf16")
     want = call(op, inputs)["output"]
     wide = random((3, 33), "bf16", seed=5)
     kept = wide.copy()
-    call(op, inputs, out=wide[:, 4:24])
-    assert np.array_equal(bits(wide[:, 4:24]), bits(want))
+    call(op, inputs, out=wide[:, 4:25])
+    assert np.array_equal(bits(wide[:, 4:25]), bits(want))
     assert np.array_equal(bits(wide[:, :4]), bits(kept[:, :4]))
-    assert np.array_equal(bits(wide[:, 24:]), bits(kept[:, 24:]))
+    assert np.array_equal(bits(wide[:, 25:]), bits(kept[:, 25:]))
 
 
 def test_a_slice_of_a_wider_row_is_its_own_gate_and_up():
     wide = random((3, 50), "fp32")
-    assert np.array_equal(numba_kernels.silu_and_mul(wide[:, :20]), numba_kernels.silu_and_mul(wide[:, :20].copy()))
+    assert np.array_equal(numba_kernels.silu_and_mul(wide[:, :22]), numba_kernels.silu_and_mul(wide[:, :22].copy()))
 
 
 @pytest.mark.parametrize("shape", [(64,), (1, 64), (2, 3, 64), (2, 1, 3, 64)])
@@ -114,12 +114,12 @@ def test_a_residual_so_far_apart_is_found():
 
 
 def test_gates_and_ups_so_far_apart_are_found():
-    x = random((2, 128), "fp16")
+    x = random((2, 128), "bf16")
     assert np.array_equal(bits(numba_kernels.silu_and_mul(far_apart(x))), bits(numba_kernels.silu_and_mul(x)))
 
 
 def test_a_gated_out_so_far_apart_is_found():
-    x, out = random((2, 128), "fp16"), far_apart(np.zeros((2, 64), np.float16))
+    x, out = random((2, 128), "bf16"), far_apart(np.zeros((2, 64), BF16))
     numba_kernels.silu_and_mul(x, out)
     assert np.array_equal(bits(out.copy()), bits(numba_kernels.silu_and_mul(x)))
 
@@ -168,10 +168,10 @@ def test_torch_cpu_tensors_are_written_in_place(dtype):
 
 
 def test_a_torch_tensor_gives_a_torch_tensor_of_its_dtype():
-    out = numba_kernels.gelu_and_mul(torch.randn(2, 3, 8, dtype=torch.bfloat16))
+    out = numba_kernels.gelu_and_mul(torch.randn(2, 3, 6, dtype=torch.bfloat16))
     assert isinstance(out, torch.Tensor)
     assert out.dtype == torch.bfloat16
-    assert out.shape == (2, 3, 4)
+    assert out.shape == (2, 3, 3)
 
 
 class DLPackOnly:

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from difftest.verdict import judge
-from numba_kernels import textbook
+from numba_kernels import textbook, tuning
 from numba_kernels.backend.compile import assemble, compile_to_ptx, kernel_function
 from numba_kernels.emulator import EmulatedKernel
 from numba_kernels.kernels.config import GatedOperation, Kernel, NormOperation, TextbookConfig, TextbookGatedConfig
+from numba_kernels.plans import GatedPlan, NormPlan
+from numba_kernels.runtime import launch
 from reference.contracts import contract
 from reference.operators import OPERATORS
 
@@ -184,6 +186,30 @@ def test_the_textbook_activation_has_no_fp64_and_no_local_memory(activation):
     ptx = compile_to_ptx(Kernel(GatedOperation(activation, "bf16", "S1"), TextbookGatedConfig(128)), (9, 0))
     assert ".f64" not in ptx
     assert ".local" not in ptx
+
+
+@pytest.mark.parametrize(
+    ("plan", "grid", "shared"),
+    [
+        (NormPlan(kernel("bf16").operation, 7, 1000, 1000, 1000, 1000, 0, TextbookConfig()), (7, 1, 1), 4000),
+        (GatedPlan(GatedOperation("silu", "bf16"), 7, 1000, 2000, 1000, (), TextbookGatedConfig()), (7, 4, 1), 0),
+        (GatedPlan(GatedOperation("silu", "bf16"), 1, 2**30, 2**31, 2**30, (), TextbookGatedConfig()), (1, 65535, 1), 0),
+    ],
+)
+def test_a_launch_has_a_block_a_row_and_shared_memory_for_it(plan, grid, shared, monkeypatch):
+    """Without a GPU: what the way to the driver makes of a textbook plan."""
+    asked = {}
+    target = tuning.Target("sm_90", 227 * 1024, 132, clusters=16, pdl=True, bulk_prefetch=True)
+    monkeypatch.setattr(launch, "load", lambda device, kernel: asked.update(kernel=kernel) or 5)
+    monkeypatch.setattr(launch, "target", lambda device: target)
+    monkeypatch.setattr(launch, "device_count", lambda: 1)
+    monkeypatch.setattr(launch.launcher, "driver_entry", lambda: 0)
+    monkeypatch.setattr(launch.launcher, "launch_config", lambda *given, **options: asked.update(given=given, **options))
+    monkeypatch.setattr(launch.launcher, "pack_arguments", lambda *given: asked.update(packed=given[1]) or np.zeros(1, np.int64))
+    launch.Prepared(plan, 0, True)._build((0,) * 4, target)
+    assert asked["kernel"].config == plan.config
+    assert asked["given"] == (grid, 256, shared)
+    assert (asked["pdl"], asked["cluster"], asked["packed"]) == (False, 1, 5)
 
 
 @pytest.mark.gpu

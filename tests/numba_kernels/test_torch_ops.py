@@ -207,6 +207,32 @@ def test_the_functional_form_leaves_its_inputs_alone():
     assert torch.equal(new_residual, residual)
 
 
+def test_the_import_brings_neither_dynamo_nor_numba():
+    """They take seconds, and a process that only imports the package would pay for them."""
+    code = (
+        "import sys, torch\n"
+        "before = set(sys.modules)\n"
+        "import numba_kernels\n"
+        "print(sorted(n for n in set(sys.modules) - before if n.split('.')[0] in ('numba', 'sympy', 'cuda') or 'dynamo' in n))\n"
+        "print(torch.ops.numba_kernels.rmsnorm.default._schema.name)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["[]", "numba_kernels::rmsnorm"]
+
+
+def test_torch_may_be_imported_after_the_package():
+    code = (
+        "import numba_kernels, sys\n"
+        "assert 'torch' not in sys.modules\n"
+        "import torch\n"
+        "from torch._subclasses import FakeTensorMode\n"
+        "with FakeTensorMode():\n"
+        "    print(type(numba_kernels.rmsnorm(torch.empty(3, 64), torch.empty(64))).__name__)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "FakeTensor"
+
+
 def test_the_package_imports_without_torch_and_without_touching_cuda():
     code = (
         "import sys; sys.modules['torch'] = None\n"

@@ -18,6 +18,11 @@ from .rows import bits, random
 H200 = tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132, clusters=16)
 
 
+def slow(*values):
+    """A point that repeats what another says, over one more shape or dtype."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def kernel_for(width, rows, dtype="bf16", target=H200, weight=None, *, adds_residual=True):
     """What tuning chooses for aligned, contiguous rows."""
     operation = NormOperation(adds_residual, dtype, weight or dtype, False, False, 0.0)
@@ -67,15 +72,15 @@ def fp32_rows(rows, width):
 
 
 WORKERS = [
-    {"threads_per_row": 512, "tiles_per_warp": 1},
+    slow({"threads_per_row": 512, "tiles_per_warp": 1}),
     {"threads_per_row": 160, "tiles_per_warp": 4},
-    {"threads_per_row": 128, "tiles_per_warp": 4, "exact": True, "early_weights": 0},
-    {"threads_per_row": 256, "tiles_per_warp": 2, "early_weights": 1},
-    {"access": 4, "weight_access": 8},
-    {"threads_per_row": 64, "tiles_per_warp": 8, "early_weights": 0, "exact": True},
+    slow({"threads_per_row": 128, "tiles_per_warp": 4, "exact": True, "early_weights": 0}),
+    slow({"threads_per_row": 256, "tiles_per_warp": 2, "early_weights": 1}),
+    slow({"access": 4, "weight_access": 8}),
+    slow({"threads_per_row": 64, "tiles_per_warp": 8, "early_weights": 0, "exact": True}),
     {"threads_per_row": 96, "tiles_per_warp": 8, "early_weights": 0},
     {"row_in": "shared", "threads_per_row": 96, "tiles_per_warp": 2},
-    {"row_in": "memory", "threads_per_row": 160, "tiles_per_warp": 1},
+    slow({"row_in": "memory", "threads_per_row": 160, "tiles_per_warp": 1}),
 ]
 
 
@@ -89,7 +94,7 @@ def test_a_row_has_the_same_bits_whoever_adds_it_up(workers):
     assert np.array_equal(got[1], want[1])
 
 
-@pytest.mark.parametrize("width", [111, 1024, 4096])
+@pytest.mark.parametrize("width", [slow(111), 1024, slow(4096)])
 def test_a_row_has_the_same_bits_among_any_number_of_rows(width):
     x, residual, weight = fp32_rows(16, width)
     kernels = {kernel_for(width, rows, "fp32") for rows in (1, 16, 255, 256, 4096)}
@@ -99,7 +104,7 @@ def test_a_row_has_the_same_bits_among_any_number_of_rows(width):
         assert np.array_equal(other[1], results[0][1])
 
 
-@pytest.mark.parametrize("width", [64, 111, 512])
+@pytest.mark.parametrize("width", [slow(64), 111, slow(512)])
 def test_short_rows_keep_their_bits_in_a_warp_a_part_of_it_or_a_block(width):
     x, residual, weight = fp32_rows(13, width)
     tree = row_tree(width, 4)
@@ -142,7 +147,7 @@ def test_the_sum_follows_the_documented_tree():
     assert np.array_equal(got[0], bits(want))
 
 
-@pytest.mark.parametrize(("width", "rows"), [(4096, 2), (111, 5), (1024, 300), (128, 9), (3584, 2)])
+@pytest.mark.parametrize(("width", "rows"), [(4096, 2), slow(111, 5), slow(1024, 300), slow(128, 9), slow(3584, 2)])
 def test_the_kernels_have_no_race_and_read_nothing_unwritten(width, rows):
     x, residual, weight = random((rows, width), "bf16"), random((rows, width), "bf16", 1), random((width,), "bf16", 2)
     kernel = kernel_for(width, rows)
@@ -155,7 +160,7 @@ def test_the_kernels_have_no_race_and_read_nothing_unwritten(width, rows):
 
 
 WAITING = [
-    {"row_in": "shared", "threads_per_row": 96, "tiles_per_warp": 1},
+    slow({"row_in": "shared", "threads_per_row": 96, "tiles_per_warp": 1}),
     {"row_in": "memory", "threads_per_row": 96, "tiles_per_warp": 1},
 ]
 
@@ -174,10 +179,10 @@ def test_wherever_a_row_waits_there_is_no_race(workers):
 
 CLUSTERS = [
     {"threads_per_row": 128, "tiles_per_warp": 2, "cluster": 2, "exact": True},
-    {"threads_per_row": 96, "tiles_per_warp": 2, "cluster": 4},
+    slow({"threads_per_row": 96, "tiles_per_warp": 2, "cluster": 4}),
     {"threads_per_row": 160, "tiles_per_warp": 1, "cluster": 4},  # 20 warps for 16 warp tiles
-    {"threads_per_row": 96, "tiles_per_warp": 1, "cluster": 8},  # and the last blocks have none
-    {"threads_per_row": 64, "tiles_per_warp": 1, "cluster": 16},
+    slow({"threads_per_row": 96, "tiles_per_warp": 1, "cluster": 8}),  # and the last blocks have none
+    slow({"threads_per_row": 64, "tiles_per_warp": 1, "cluster": 16}),
 ]
 
 
@@ -208,11 +213,11 @@ def agrees_with_the_emulator_s_form(kernel, rows, width, dtype, weight_dtype, **
 @pytest.mark.parametrize(
     ("width", "rows", "dtype", "cluster"),
     [
-        (20480, 16, "bf16", 8),
-        (65536, 2048, "bf16", 8),
-        (65544, 8, "bf16", 16),
+        slow(20480, 16, "bf16", 8),
+        slow(65536, 2048, "bf16", 8),
+        slow(65544, 8, "bf16", 16),
         (10001, 200, "fp16", 4),
-        (40000, 200, "fp32", 8),
+        slow(40000, 200, "fp32", 8),
     ],
 )
 def test_the_forms_for_wide_rows_have_the_bits_of_the_emulator_s(width, rows, dtype, cluster):

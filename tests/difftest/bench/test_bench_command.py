@@ -6,8 +6,9 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from difftest.bench import command, host
+from difftest.bench import command, host, run
 from difftest.cli import main
+from difftest.report import jsonl
 
 from .made_up import FakeProvider, FakeTimer, document, point, row
 
@@ -48,9 +49,11 @@ def test_without_a_gpu_it_is_one_line_and_status_3(capsys):
     assert "CUDA device" in line
 
 
-def test_a_summary_needs_no_gpu(tmp_path, capsys):
-    file = tmp_path / "bench.json"
-    file.write_text(json.dumps(document([point("rmsnorm", "bf16", 1, 4096, 10_000, {"numba": 1.0, "triton": 1.5})])))
+@pytest.mark.parametrize("name", ["bench.json", "bench.jsonl"])
+def test_a_summary_needs_no_gpu(tmp_path, capsys, name):
+    file = tmp_path / name
+    made = document([point("rmsnorm", "bf16", 1, 4096, 10_000, {"numba": 1.0, "triton": 1.5})])
+    jsonl.write(file, made, run.PARTS)
     assert status_of("--summary", file) == 0
     assert "0.667" in capsys.readouterr().out
     assert status_of("--summary", file, "--markdown") == 0

@@ -1,0 +1,90 @@
+"""The numbers that Python and compiled code agree on.
+
+A launch's state lies in one array of int64, the *environment*, whose address each thread carries.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Env(enum.IntEnum):
+    """Numbers of the environment's words. Addresses are bytes in this process."""
+
+    BLOCK_X = 0
+    BLOCK_Y = 1
+    BLOCK_Z = 2
+    GRID_X = 3
+    GRID_Y = 4
+    GRID_Z = 5
+    DIM_X = 6
+    DIM_Y = 7
+    DIM_Z = 8
+    THREAD = 9  # linear number of the thread that runs
+    LOCATION = 10  # number of the source location that runs, see Program.locations
+    ARENA = 11  # address of the block's shared memory
+    LOCALS = 12  # address of the threads' local memory
+    LOCAL_BYTES = 13  # bytes of local memory a thread
+    MASKS = 14  # addresses of one int64 a thread: what the thread asks of the collective where it waits
+    VALUES = 15
+    SOURCES = 16
+    ANSWERS = 17
+    ENDED = 18
+    ORDER = 19  # address of the order in which threads run (plain kernels)
+    FAULT = 20  # what went wrong (Fault), and four words about it
+    FAULT_A = 21
+    FAULT_B = 22
+    FAULT_C = 23
+    FAULT_D = 24
+    ARENA_BYTES = 25
+    EPOCH = 26  # barrier interval that runs, counted over the launch (full check)
+    BLOCK_EPOCH = 27  # the first interval of this block
+    CELLS = 28  # address of the cells of the block's shared memory, see races.py
+    GRAIN = 29  # bytes that a cell stands for
+    SEEN = 30  # address of the warps' vector clocks
+    REGIONS = 31  # address of the table of global arrays
+    REGION_COUNT = 32
+    DYNAMIC = 33  # where dynamic shared memory starts in the arena
+    LAYOUT = 34  # digest of the files that compiled schedulers depend on
+    CLUSTER = 35  # blocks that run together; the first one's number and the address of its shared memory
+    CLUSTER_X = 36
+    CLUSTER_ARENA = 37
+    PASSED = 38  # conditions that have come true
+    SIZE = 40
+
+
+BLOCK_SPAN = 1 << 18  # bytes between the shared memories of a cluster's blocks
+MOST_BLOCKS = 16  # of a cluster; the first one's shared memory lies at a multiple of BLOCK_SPAN * MOST_BLOCKS
+
+
+class Kind(enum.IntEnum):
+    """What a site waits for: the block (up to ``BARRIER_OR``), the lanes named in a mask, a condition, or all threads of the
+    cluster."""
+
+    END = 0
+    BARRIER = 1
+    BARRIER_COUNT = 2
+    BARRIER_AND = 3
+    BARRIER_OR = 4
+    SYNCWARP = 5
+    SHUFFLE = 6
+    ALL = 7
+    ANY = 8
+    BALLOT = 9
+    POLL = 10
+    CLUSTER = 11
+
+
+class Fault(enum.IntEnum):
+    """What the scheduler or a check found; the meaning of the environment's words FAULT_A to FAULT_D stands beside each."""
+
+    NONE = 0
+    BARRIER = 1  # A thread that waits at a barrier, B its site, C thread that does not, D its site (0: at its end)
+    COLLECTIVE = 2  # A thread that waits, B its site, C thread named in its mask, D that thread's site (0: at its end)
+    OTHER_MASK = 3  # A thread that waits, B its site, C thread at the same site with another mask
+    NOT_IN_MASK = 4  # A thread, B its site
+    SOURCE = 5  # A thread, B its site, C the lane it reads
+    UNINITIALIZED = 6  # A byte offset in shared memory
+    RACE = 7  # A thread that touched the element before, B its location, C 2 * it wrote + this one writes, D its block
+    INDEX = 8  # A index, B extent, C axis
+    NEVER = 9  # A thread whose condition can't come true any more, B its site

@@ -1,0 +1,19 @@
+"""The instructions that a rewritten kernel is made of, by the names under which the passes write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import collectives, memory, races, words
+
+BY_NAME: dict[str, Any] = {
+    f"__{name}": getattr(module, name)
+    for module, names in {
+        words: ["peek", "poke", "mark", "passed", "word32", "thread_x", "thread_y", "thread_z", "lane_of", "finish"],
+        collectives: ["offer_vote", "offer_mask", "answer_like", "answer_flag", "answer_count"],
+        memory: ["shared_array", "local_array", "dynamic_array"],
+        races: ["read", "write", "span", "escape"],
+    }.items()
+    for name in names
+}
+BY_NAME.update({f"__offer_{name}": offer for name, offer in collectives.OFFER_SHUFFLE.items()})

@@ -1,0 +1,87 @@
+"""The errors that come of the numbers which a launch leaves in its environment."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .environment import Env, Fault
+from .errors import (
+    DataRace,
+    DivergentBarrier,
+    DivergentCollective,
+    EmulatorError,
+    MaskError,
+    NeverTrue,
+    OutOfBounds,
+    UninitializedRead,
+)
+from .rewriting.program import Location, Program
+
+
+class Report:
+    """Errors of one launch: ``program``, ``env`` (the launch's environment), ``of_block`` threads a block."""
+
+    def __init__(self, program: Program, env: np.ndarray, of_block: int) -> None:
+        self.program, self.env, self.of_block = program, env, of_block
+
+    def error(
+        self, kind: type[EmulatorError], reason: str, thread: int | None = None, location: Location | None = None
+    ) -> EmulatorError:
+        """An error at the thread and line that run, or at others."""
+        env = self.env
+        where = self.program.location_of(int(env[Env.LOCATION])) if location is None else location
+        if where.line == 0:
+            where = Location(where.function, self.program.file, 0)
+        if where.function not in (self.program.name, "?"):
+            reason += f" (in {where.function})"
+        return kind(
+            reason,
+            kernel=self.program.name,
+            file=where.file,
+            line=where.line,
+            block=(int(env[Env.BLOCK_X]), int(env[Env.BLOCK_Y]), int(env[Env.BLOCK_Z])),
+            thread=(int(env[Env.THREAD]) if thread is None else thread) % self.of_block,
+        )
+
+    def _words(self) -> tuple[int, ...]:
+        return tuple(int(v) for v in self.env[Env.FAULT : Env.FAULT_D + 1])
+
+    def of_check(self) -> EmulatorError:
+        """The error for what a check left in the environment, at the thread that runs."""
+        fault, a, b, c, d = self._words()
+        if fault == Fault.UNINITIALIZED:
+            reason = f"reads shared memory (byte {a}) that no thread of the block has written"
+            return self.error(UninitializedRead, reason)
+        if fault == Fault.INDEX:
+            return self.error(OutOfBounds, f"index {a} is out of bounds for axis {c} with size {b}")
+        before, now = ("read", "wrote")[c >> 1], ("reads", "writes")[c & 1]
+        other = f"thread {a}" + (" of another block" if d else "")
+        line = self.program.location_of(b).line
+        missing = "blocks of one launch are not ordered" if d else "there is no barrier between"
+        return self.error(DataRace, f"{now} an element that {other} {before} in line {line}, and {missing}")
+
+    def of_scheduler(self) -> EmulatorError:
+        """The error for the fault that the scheduler left in the environment, at the site where a thread waits."""
+        fault, a, b, c, d = self._words()
+        site = self.program.sites[b - 1]
+        kind: type[EmulatorError]
+        if fault == Fault.BARRIER:
+            kind, reason = DivergentBarrier, f"waits at {site.call}, but {self._whereabouts(c, d)}"
+        elif fault == Fault.COLLECTIVE:
+            kind, reason = DivergentCollective, f"the mask of {site.call} names lane {c % 32}, but {self._whereabouts(c, d)}"
+        elif fault == Fault.OTHER_MASK:
+            kind, reason = DivergentCollective, f"{site.call} with another mask than thread {c}'s"
+        elif fault == Fault.NOT_IN_MASK:
+            kind, reason = MaskError, f"{site.call}: the lane is not in its own mask"
+        elif fault == Fault.SOURCE:
+            kind, reason = MaskError, f"{site.call} reads lane {c}, which takes no part in it"
+        else:
+            self.env[Env.BLOCK_X] = self.env[Env.CLUSTER_X] + a // self.of_block
+            kind, reason = NeverTrue, f"waits at {site.call}, and no thread is left to end that"
+        return self.error(kind, reason, thread=a, location=site.location)
+
+    def _whereabouts(self, thread: int, site: int) -> str:
+        if site == 0:
+            return f"thread {thread} has ended"
+        found = self.program.sites[site - 1]
+        return f"thread {thread} waits at {found.call} in line {found.location.line}"

@@ -1,0 +1,131 @@
+"""From a kernel's source to the source that the emulator compiles, pass by pass.
+
+====================  =================================================================================================
+source, scope         the definition, and what its names stand for
+fold                  branches that never run are left out
+names                 every name gets its final form; forms that no pass knows are refused
+flatten               a barrier, shuffle, vote or condition becomes a statement of its own
+inline                calls of device functions are written out, or their functions compiled by themselves
+checks                in the full check: reads and writes are checked
+yields                waits become yields
+lower                 CUDA's indices and memories become words and places of the environment
+track                 where wanted: the line that runs is recorded
+====================  =================================================================================================
+
+What comes out takes ``(__t, __env, *parameters)``: the thread's number in its block and the environment's address. It keeps the
+line numbers of the original, so Numba's messages point into the kernel's own file.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import uuid
+from typing import Any
+
+from .. import disk_cache, instructions
+from ..words import njit
+from .checks import Checks
+from .inline import Inline, resolved
+from .lower import Lower
+from .program import Location, Program, Site
+from .scope import Scope
+from .source import is_device_function, python_function
+from .statements import location_of
+from .track import Track
+from .yields import Yields
+
+__all__ = ["JIT_OPTIONS", "Location", "Program", "Site", "is_device_function", "python_function", "rewrite"]
+
+JIT_OPTIONS: dict[str, Any] = {
+    "boundscheck": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+
+
+def rewrite(function: Any, *, full: bool = False, tracked: bool = False) -> Program:
+    """Rewrite a kernel: a plain function or a ``cuda.jit`` dispatcher. Nothing is compiled yet.
+
+    ``tracked``: the line that runs is recorded in the environment; ``full``: reads and writes of arrays also go through the
+    checks of races.py. Raises :class:`UnsupportedKernel`.
+    """
+    plain = python_function(function)
+    code = getattr(plain, "__code__", None)
+    if code is None:
+        raise TypeError(f"a kernel is a Python function, not {type(function).__name__}")
+    program = Program(plain.__name__, code.co_filename, code.co_firstlineno, full, tracked or full, tag_of(plain))
+    program.namespace.update(instructions.BY_NAME, __name__=__name__)
+    scope = Scope(program, plain)
+    program.file = scope.file
+    made = define(program, scope, f"{scope.name}_{program.tag}", (), kernel=True)
+    program.function = program.namespace[made]
+    return program
+
+
+def tag_of(function: Any) -> str:
+    """A name's end that no other function has. Compiled code is kept on disk under its symbols' names, and where two processes
+    give one name to two functions (the activations of a family, say), a process that loads the one runs the other.
+    """
+    try:
+        return disk_cache.digest(function)
+    except disk_cache.NotDigestible:
+        return uuid.uuid4().hex
+
+
+def define(program: Program, scope: Scope, name: str, callers: tuple[Any, ...], *, kernel: bool = False) -> str:
+    """Rewrite a function under the name ``name`` and put it, not compiled, in the program's namespace."""
+    if not kernel:
+        program.shared_names.update(scope.parameters)
+    callers = (*callers, scope.function)
+    body = resolved(program, scope, scope.tree.body, "", callers, kernel=kernel)
+
+    def compile_alone(inner: Scope, around: tuple[Any, ...]) -> str:
+        if inner.function not in program.alone:
+            made = define(program, inner, f"{inner.name}_{program.tag}_{program.fresh('')[2:]}", around)
+            program.alone[inner.function] = made
+            program.namespace[made] = njit(**JIT_OPTIONS)(program.namespace[made])
+        return program.alone[inner.function]
+
+    body = Inline(program, callers, compile_alone).block(body)
+    if program.full:
+        body = Checks(program).block(body)
+    body = Lower(program).block(Yields(program).block(body))
+    if program.tracked:
+        restores = not kernel and any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(scope.tree))
+        body = Track(program, restores=restores).function(body, location_of(scope.tree))
+    if kernel:
+        end = ast.parse("__finish(__env, __t)").body[0]
+        end.at = Location(scope.name, scope.file, scope.tree.body[-1].end_lineno or scope.tree.lineno)  # type: ignore[attr-defined]
+        body = [*body, end]
+    definition = copy.copy(scope.tree)
+    definition.name, definition.body = name, body
+    definition.args = ast.arguments([], [ast.arg(n) for n in ("__t", "__env", *scope.parameters)], None, [], [], None, [])
+    module = ast.Module([definition], [])
+    fill_empty_bodies(definition, location_of(scope.tree))
+    give_lines(definition.body)
+    ast.fix_missing_locations(module)
+    program.source += ast.unparse(module) + "\n\n\n"
+    exec(compile(module, scope.file, "exec"), program.namespace)
+    return name
+
+
+def fill_empty_bodies(definition: ast.FunctionDef, at: Location) -> None:
+    """A ``pass`` where constants folded away all that a function, a loop or a branch had."""
+    for node in ast.walk(definition):
+        if isinstance(node, ast.FunctionDef | ast.For | ast.While | ast.If) and not node.body:
+            nothing = ast.Pass()
+            nothing.at = at if node is definition else location_of(node)  # type: ignore[attr-defined]
+            node.body = [nothing]
+
+
+def give_lines(body: list[ast.stmt]) -> None:
+    """Line numbers for the compiler: a statement's own, for all that is in it."""
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword):
+                node.lineno = node.end_lineno = location_of(statement).line  # type: ignore[attr-defined]
+                node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+        for inner in ("body", "orelse"):
+            give_lines(getattr(statement, inner, []))

@@ -1,0 +1,77 @@
+"""Numba-CUDA's names that the emulator knows: what each waits for, which words of the environment it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import cuda
+from numba import types as numba_types
+from numba.core.extending import _Intrinsic
+from numba.cuda.stubs import Stub
+
+from ..environment import Env, Kind
+
+SHUFFLES = {getattr(cuda, name): name for name in ("shfl_sync", "shfl_xor_sync", "shfl_down_sync", "shfl_up_sync")}
+VOTES = {cuda.all_sync: Kind.ALL, cuda.any_sync: Kind.ANY, cuda.ballot_sync: Kind.BALLOT}
+COUNTING_BARRIERS = {
+    cuda.syncthreads_count: Kind.BARRIER_COUNT,
+    cuda.syncthreads_and: Kind.BARRIER_AND,
+    cuda.syncthreads_or: Kind.BARRIER_OR,
+}
+COLLECTIVES: dict[Any, Kind] = {
+    cuda.syncthreads: Kind.BARRIER,
+    cuda.syncwarp: Kind.SYNCWARP,
+    **COUNTING_BARRIERS,
+    **dict.fromkeys(SHUFFLES, Kind.SHUFFLE),
+    **VOTES,
+}
+NAMES = {
+    getattr(cuda, name): f"cuda.{name}"
+    for name in (
+        "syncthreads", "syncwarp", "syncthreads_count", "syncthreads_and", "syncthreads_or", "all_sync", "any_sync",
+        "ballot_sync", *SHUFFLES.values(),
+    )
+}  # fmt: skip
+FENCES = (cuda.threadfence, cuda.threadfence_block, cuda.threadfence_system)  # threads run one after the other
+DIM3 = {
+    cuda.blockIdx: (Env.BLOCK_X, Env.BLOCK_Y, Env.BLOCK_Z),
+    cuda.blockDim: (Env.DIM_X, Env.DIM_Y, Env.DIM_Z),
+    cuda.gridDim: (Env.GRID_X, Env.GRID_Y, Env.GRID_Z),
+}
+KNOWN = {
+    *COLLECTIVES, *FENCES, *DIM3, cuda.threadIdx, cuda.laneid, cuda.warpsize, cuda.grid, cuda.gridsize, cuda.shared.array,
+    cuda.local.array,
+}  # fmt: skip
+
+
+def is_stub(value: Any) -> bool:
+    """``cuda.threadIdx`` and the like: classes that stand for what the compiler puts in their place."""
+    return isinstance(value, type) and issubclass(value, Stub)
+
+
+def is_known(value: Any) -> bool:
+    return is_hashable(value) and value in KNOWN
+
+
+def is_unsupported_function(value: Any) -> bool:
+    """A function of numba.cuda that is neither known here nor, as the types are, also one on a CPU."""
+    module = getattr(value, "__module__", None) or ""
+    return module.startswith("numba.cuda") and not is_known(value) and not isinstance(value, numba_types.Type | type)
+
+
+def waits_for(target: Any) -> Any:
+    """What an intrinsic waits for, as its attribute ``waits_for`` says: until another intrinsic, called with the same arguments,
+    is true; or "cluster", for all threads of the cluster. None: nothing."""
+    return getattr(target, "waits_for", None) if isinstance(target, _Intrinsic) else None
+
+
+def is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def is_collective(target: Any) -> bool:
+    return is_hashable(target) and target in COLLECTIVES

@@ -1,0 +1,128 @@
+"""Compiled access to words: the environment's, and those of one element a thread that its words point to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import extending
+from numba.core import types
+
+from .environment import Env
+
+# Numba's annotations describe the function that is decorated, not what compiled code calls.
+intrinsic: Any = extending.intrinsic
+overload: Any = extending.overload
+njit: Any = numba.njit
+
+I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+
+
+def word_at(builder: Any, base: Any, index: Any) -> Any:
+    return builder.gep(builder.inttoptr(base, I64.as_pointer()), [index])
+
+
+def env_word(builder: Any, env: Any, word: int) -> Any:
+    return builder.load(word_at(builder, env, I64(int(word))))
+
+
+def put(builder: Any, env: Any, thread: Any, word: Env, value: Any) -> None:
+    """Store ``value`` in the thread's element of the array that a word of the environment points to."""
+    builder.store(value, word_at(builder, env_word(builder, env, word), thread))
+
+
+@intrinsic
+def peek(typingctx, base, index):
+    """The int64 word ``index`` of the array at address ``base``."""
+
+    def codegen(context, builder, sig, args):
+        return builder.load(word_at(builder, *args))
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def poke(typingctx, base, index, value):
+    """Store int64 ``value`` in word ``index`` of the array at address ``base``."""
+
+    def codegen(context, builder, sig, args):
+        builder.store(args[2], word_at(builder, args[0], args[1]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def mark(typingctx, env, location):
+    """Record the source location that runs; always true, so that it can stand before a loop's condition."""
+
+    def codegen(context, builder, sig, args):
+        builder.store(args[1], word_at(builder, args[0], I64(int(Env.LOCATION))))
+        return ir.Constant(ir.IntType(1), 1)
+
+    return types.boolean(types.int64, types.int64), codegen
+
+
+@intrinsic
+def passed(typingctx, env):
+    """Count a condition that has come true."""
+
+    def codegen(context, builder, sig, args):
+        word = word_at(builder, args[0], I64(int(Env.PASSED)))
+        builder.store(builder.add(builder.load(word), I64(1)), word)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
+def word32(typingctx, env, word):
+    """A word of the environment in the type that CUDA's indices have."""
+
+    def codegen(context, builder, sig, args):
+        return builder.trunc(builder.load(word_at(builder, *args)), I32)
+
+    return types.int32(types.int64, types.int64), codegen
+
+
+def _thread_index(axis: int) -> Any:
+    """``threadIdx`` of one axis from the thread's number in its block."""
+
+    @intrinsic
+    def thread_index(typingctx, env, thread):
+        def codegen(context, builder, sig, args):
+            value = args[1]
+            for word in (Env.DIM_X, Env.DIM_Y)[:axis]:
+                value = builder.udiv(value, env_word(builder, args[0], word))
+            if axis < 2:
+                value = builder.urem(value, env_word(builder, args[0], Env.DIM_X + axis))
+            return builder.trunc(value, I32)
+
+        return types.int32(types.int64, types.int64), codegen
+
+    return thread_index
+
+
+thread_x, thread_y, thread_z = (_thread_index(axis) for axis in range(3))
+
+
+@intrinsic
+def lane_of(typingctx, thread):
+    """The lane of a thread in its warp."""
+
+    def codegen(context, builder, sig, args):
+        return builder.trunc(builder.and_(args[0], I64(31)), I32)
+
+    return types.int32(types.int64), codegen
+
+
+@intrinsic
+def finish(typingctx, env, thread):
+    """The thread ran off the kernel's end (and did not return before it)."""
+
+    def codegen(context, builder, sig, args):
+        put(builder, args[0], args[1], Env.ENDED, I64(2))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
