@@ -55,7 +55,7 @@ def limited_silu_and_mul_unlimited(input, alpha, limit):
 def limited_silu_and_mul_halves(input, alpha, limit):
     """With gate and up side by side."""
     gate, up = input.chunk(2, -1)
-    return limited_silu_and_mul(LIMITED.assemble({"gate": gate, "up": up}), alpha, limit)
+    return limited_silu_and_mul(LIMITED.assemble({"gate": gate, "up": up})["input"], alpha, limit)
 
 
 def limited_silu_and_mul_deletes_nan(input, alpha, limit):

@@ -11,7 +11,10 @@ from difftest.run.pool import Limits, Lost
 
 
 class Squares:
-    """A task is a number: its square; -1 kills the process, -2 raises, -3 takes a minute, -4 says which process it is."""
+    """A task is a number: its square; -1 kills the process, -2 raises, -3 takes a minute, -4 says which process it is, -5 lasts
+    until `until`."""
+
+    until = 0.0
 
     def begin(self, group):
         return self._do
@@ -26,6 +29,8 @@ class Squares:
             raise ZeroDivisionError("no square")
         if task == -3:
             time.sleep(60)
+        if task == -5:
+            time.sleep(max(0.0, self.until - time.time()) + 0.01)
         return os.getpid() if task == -4 else task * task
 
 
@@ -101,6 +106,16 @@ def test_a_process_that_dies_before_its_first_task_is_no_fault_of_a_call():
 @pytest.mark.parametrize("processes", [0, 1])
 def test_no_task_starts_after_the_deadline(processes):
     assert run([[1, 2]], processes=processes, limits=Limits(deadline=time.time() - 1))[0] == []
+
+
+@pytest.mark.parametrize(("processes", "seconds"), [(0, 0.5), (1, 5)])  # a busy system takes seconds to start a process
+def test_the_rest_of_a_group_is_left_when_the_deadline_passes_in_it(processes, seconds):
+    work = Squares()
+    run([[1]], processes=processes)  # the server that workers are forked from takes seconds to start
+    work.until = time.time() + seconds
+    told, ended = run([[-5, 1]], work, processes=processes, limits=Limits(deadline=work.until))
+    assert [task for _, task, _ in told] == [-5]
+    assert ended == []
 
 
 def test_what_a_task_raises_is_the_testers_own_fault_and_is_named():
