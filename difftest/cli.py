@@ -138,7 +138,7 @@ def file_options(command: Callable) -> Callable:
         ("--plots", "DIR", "Write ULP histograms as SVG files (needs matplotlib)."),
         ("--junit", "FILE", "Write a JUnit XML file."),
         ("--html", "FILE", "Write a self-contained HTML page (needs jinja2)."),
-        ("--json", "FILE", "Write everything that was found as JSON; also when interrupted, once cases run."),
+        ("--json", "FILE", "Write all that was found as JSON, also when interrupted; a matrix as JSON Lines if .jsonl."),
     ):
         default = FAILURES if name == "--failures" else None
         option = click.option(

@@ -1,7 +1,7 @@
 """A model of where one row is rounded, in pure Python: the standard library's `struct` does the rounding.
 
 An independent check on `reference.arithmetic`, which uses torch. It explains rounding positions; it does not model a
-GPU's reduction order, fused multiply-add or approximate rsqrt, and makes no promise about a device's bits..
+GPU's reduction order, fused multiply-add or approximate rsqrt, and makes no promise about a device's bits.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def bench(
         _plots_possible(plots)
         try:
             return _report(results.merged([results.load(file) for file in summary]), plots, markdown)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"--summary: a file lacks part of a result: {type(error).__name__}: {error}") from None
     asked = (
         options.names("--ops", ops, OPERATORS) if ops else (),

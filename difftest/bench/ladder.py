@@ -86,6 +86,7 @@ def point(case: Case, ladder: Sequence[Step], clock: Timer, device: torch.device
     inputs = check.sampled(case, sets.first_values())
     before: torch.Tensor | None = None
     for step, entrant, row in zip(ladder, entrants, result["results"], strict=True):
+        row.pop("pdl", None)  # asked of providers by name; a step says it itself
         row["why"] = step.why
         if row["status"] == "skipped":
             continue

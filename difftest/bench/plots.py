@@ -36,8 +36,8 @@ def write(folder: Path, document: dict[str, Any]) -> list[Path]:
     """
     written = []
     points = results.measured(document)
-    for op, dtype in dict.fromkeys((point.op, point.dtype) for point in points):
-        mine = [point for point in points if (point.op, point.dtype) == (op, dtype)]
+    for op, dtype in dict.fromkeys((point.case.op, point.case.dtype) for point in points):
+        mine = [point for point in points if (point.case.op, point.case.dtype) == (op, dtype)]
         for axis, chosen, note in (
             ("rows", *_one_width(mine)),
             ("width", *_largest_of_each_width(mine)),
@@ -52,22 +52,22 @@ def write(folder: Path, document: dict[str, Any]) -> list[Path]:
 
 def digest(document: dict[str, Any]) -> str:
     """A digest of the document's points: a plot that doesn't name it was drawn from others."""
-    drawn = [(p.op, p.dtype, p.rows, p.width, p.gbps, p.copy_gbps) for p in results.measured(document)]
+    drawn = [(p.case.op, p.case.dtype, p.case.rows, p.case.width, p.gbps, p.copy_gbps) for p in results.measured(document)]
     return f"sha256:{hashlib.sha256(json.dumps(drawn).encode()).hexdigest()[:32]}"
 
 
 def _one_width(points: Sequence[Measured]) -> tuple[list[Measured], str]:
     """The points of the width that has the most of them, by rows."""
-    width, _ = Counter(point.width for point in points).most_common(1)[0]
-    return sorted((p for p in points if p.width == width), key=lambda p: p.rows), f", width {width}"
+    width, _ = Counter(point.case.width for point in points).most_common(1)[0]
+    return sorted((p for p in points if p.case.width == width), key=lambda p: p.case.rows), f", width {width}"
 
 
 def _largest_of_each_width(points: Sequence[Measured]) -> tuple[list[Measured], str]:
     """For each width the point that moves the most, by width."""
     by_width: dict[int, Measured] = {}
     for point in points:
-        if point.width not in by_width or point.bytes > by_width[point.width].bytes:
-            by_width[point.width] = point
+        if point.case.width not in by_width or point.bytes > by_width[point.case.width].bytes:
+            by_width[point.case.width] = point
     return [by_width[width] for width in sorted(by_width)], ", the most rows of each width"
 
 
@@ -105,7 +105,7 @@ def _draw(path: Path, title: str, axis: str, points: list[Measured], said: dict[
         linewidth=1,
         linestyle=":",
     )
-    labels = [f"{p.rows:,}" if axis == "rows" else f"{p.width:,}\n({p.rows:,})" for p in points]
+    labels = [f"{p.case.rows:,}" if axis == "rows" else f"{p.case.width:,}\n({p.case.rows:,})" for p in points]
     axes.set_xticks(range(len(points)), labels, fontsize=8)
     if axis == "rows":  # from a row, where latency counts, to where memory does: three orders of magnitude
         axes.set_yscale("log")

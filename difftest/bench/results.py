@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from difftest.bench.run import SCHEMA
-from difftest.bench.shapes import OURS
+from difftest.bench.shapes import OURS, timed
+from difftest.cases.case import Case
 from difftest.errors import UsageError
 from difftest.report import jsonl
 
@@ -26,10 +27,7 @@ WIDE = 65536  # from this width on a row does not fit one block's registers
 class Measured:
     """One point of a result file: times in microseconds and GB/s of those providers whose result was right."""
 
-    op: str
-    dtype: str
-    rows: int
-    width: int
+    case: Case
     bytes: int
     us: dict[str, float]
     gbps: dict[str, float]
@@ -39,12 +37,12 @@ class Measured:
     @property
     def shape(self) -> str:
         """`rows x width`."""
-        return f"{self.rows} x {self.width}"
+        return f"{self.case.rows} x {self.case.width}"
 
     @property
     def name(self) -> str:
         """Operator, dtype and shape."""
-        return f"{self.op} {self.dtype} {self.shape}"
+        return f"{self.case.op} {self.case.dtype} {self.shape}"
 
     @property
     def fastest_peer(self) -> str | None:
@@ -117,10 +115,7 @@ def measured(document: dict[str, Any]) -> list[Measured]:
         others = [row for row in point["results"] if row["status"] != "ok"]
         found.append(
             Measured(
-                point["op"],
-                point["dtype"],
-                point["rows"],
-                point["width"],
+                timed(point["op"], point["dtype"], point["rows"], point["width"]),
                 point["bytes"],
                 {row["provider"]: row["us"]["median"] for row in right},
                 {row["provider"]: row["gbps"] for row in right},
@@ -142,12 +137,12 @@ def summarise(document: dict[str, Any]) -> Summary:
         compared=len(ratios),
         fastest=sum(ratio <= 1.0 for ratio, _ in ratios),
         mean=geometric_mean(ratio for ratio, _ in ratios),
-        mean_few_rows=geometric_mean(ratio for ratio, point in ratios if point.rows <= FEW_ROWS),
+        mean_few_rows=geometric_mean(ratio for ratio, point in ratios if point.case.rows <= FEW_ROWS),
         worst=max(ratios, key=lambda pair: pair[0], default=None),
         shares_of_copy=tuple((share, point) for point in much if (share := point.share_of_copy) is not None),
         shares_of_card=tuple((point.gbps[OURS] / card, point) for point in much if card and OURS in point.gbps),
         wide_to_quack=tuple(
-            (ratio, point) for point in points if point.width >= WIDE and (ratio := point.ratio("quack")) is not None
+            (ratio, point) for point in points if point.case.width >= WIDE and (ratio := point.ratio("quack")) is not None
         ),
         host=tuple(_host_ratios(document)),
         wrong=tuple(

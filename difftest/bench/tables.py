@@ -20,8 +20,8 @@ def tables(document: dict[str, Any]) -> list[Table]:
     """Device time by operator and dtype, then host time."""
     found = []
     points = results.measured(document)
-    for op, dtype in dict.fromkeys((point.op, point.dtype) for point in points):
-        mine = [point for point in points if (point.op, point.dtype) == (op, dtype)]
+    for op, dtype in dict.fromkeys((point.case.op, point.case.dtype) for point in points):
+        mine = [point for point in points if (point.case.op, point.case.dtype) == (op, dtype)]
         found.append(_times(f"{op}, {dtype}: microseconds on the device", mine))
     host = [(f"{op}, {shape}", times) for op, shape, times in results.host_times(document) if times]
     if host:

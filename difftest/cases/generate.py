@@ -46,7 +46,7 @@ class Request:
 def default_rows(width: int, device: str) -> int:
     """Rows of a case when none are asked for.
 
-    On the CPU about 16 000 elements, 4 to 8 rows: the replay runs some thousands of rows of width 4096 a second, and
+    On the CPU about 16 000 elements, 4 to 8 rows: the emulator runs some thousands of rows of width 4096 a second, and
     the default run has 800 cases and a minute. On a GPU 64 rows, so that more than one block is resident.
     """
     if device.startswith("cuda"):
@@ -78,7 +78,7 @@ def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
     """Shapes and memory layouts beside the plain one, at the widest width asked for up to 4096, unit normal.
 
     For each dtype: no rows; 1-D; 3-D; padded rows; `out` given; another eps. For each dtype of a single operator, and for one
-    of each of several, in turn, since each makes the replay compile another kernel: rows off their alignment, the weight off
+    of each of several, in turn, since each makes the emulator compile another kernel: rows off their alignment, the weight off
     its alignment, an fp32 weight beside 16-bit rows. None where the number of rows was asked for, or not the regime `normal`.
     """
     if request.rows is not None or "normal" not in request.regimes_of(op):

@@ -37,7 +37,7 @@ def doctor() -> int:
             major, minor = torch.cuda.get_device_capability(index)
             screen.print(f"cuda:{index}: {torch.cuda.get_device_name(index)}, compute capability {major}.{minor}")
     else:
-        screen.print("No GPU: torch sees no CUDA device. The kernels run on the CPU replay.")
+        screen.print("No GPU: torch sees no CUDA device. The kernels run on the CPU emulator.")
 
     devices = ["cpu", *(["cuda"] if cuda else [])]
     _show(screen, ("provider", "version", "operators", *devices), tuple(_row(name, devices) for name in providers.names()))

@@ -36,7 +36,7 @@ def headline(page: Path) -> str:
     document = sources.benchmark()
     if not document:
         return sources.not_yet(BENCH)
-    points = {(p.op, p.rows, p.width): p for p in results.measured(document) if p.dtype == "bf16"}
+    points = {(p.case.op, p.case.rows, p.case.width): p for p in results.measured(document) if p.case.dtype == "bf16"}
     rows = [_headline_row(points[key]) for key in FIVE if key in points]
     heads = ("bf16, rows x width", "microseconds", "fastest peer", "ours / that", "torch.compile", "GB/s", "of a copy's")
     found = results.summarise(document)
@@ -47,7 +47,7 @@ def headline(page: Path) -> str:
     return said + (
         f"Over all {found.compared} points the time is {found.mean:.3f} of the fastest peer's (geometric mean; "
         f"{found.mean_few_rows or 1:.3f} up to {results.FEW_ROWS} rows), "
-        f"and {worst:.3f} at worst ({at.op} {at.dtype} {at.shape}).\n"
+        f"and {worst:.3f} at worst ({at.name}).\n"
     )
 
 
@@ -55,7 +55,7 @@ def _headline_row(point: Measured) -> tuple[str, ...]:
     peer, ratio, share = point.fastest_peer, point.ratio(), point.share_of_copy
     compiled = point.us.get("torch-compile")
     return (
-        f"`{point.op}` {point.shape}",
+        f"`{point.case.op}` {point.shape}",
         tables.number(point.us[OURS]),
         f"{tables.number(point.us[peer])} ({peer})" if peer else "-",
         f"{ratio:.3f}" if ratio is not None else "-",

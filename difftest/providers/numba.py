@@ -19,7 +19,7 @@ from reference.providers.protocol import Call
 
 
 class NumbaProvider:
-    """The Numba kernels, on a GPU or, for CPU tensors, on the CPU replay. Follows any contract of its operators."""
+    """The Numba kernels, on a GPU or, for CPU tensors, on the CPU emulator. Follows any contract of its operators."""
 
     name = "numba"
     module = "numba_kernels"

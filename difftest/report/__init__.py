@@ -1,3 +1,1 @@
 """What a run leaves for a reader: the terminal, HTML, JUnit, JSON and pictures; one table for all of them."""
-
-from difftest.report.terminal import STYLE, command_line, console  # noqa: F401

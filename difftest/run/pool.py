@@ -26,9 +26,9 @@ NEEDS = (
     "difftest.run.session",
     "difftest.providers.numba",
     "numba_kernels.emulator",
-    "numba_kernels.replay",
     "numba_kernels.operators",
     "reference.providers",
+    "torch._inductor.config",  # which torch imports where its deterministic mode is set: a second in each process
 )
 # Libraries that start a thread for each core when they are imported start none with these.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

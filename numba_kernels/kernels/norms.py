@@ -1,7 +1,7 @@
 """The RMSNorm kernels: ``h = x (+ residual); y = h / sqrt(mean(h²) + eps) * weight``. Each adds something to the one before.
 
-textbook.py comes before the first. All but it have one tree (see reduction.py) and so the same bits. What a thread does for its
-share of a row is in row.py, where a contract rounds in rounding.py.
+textbook.py comes before the first, streamed.py has the first, and ladder.py says what each step adds. All have one tree (see
+reduction.py) and so the same bits. A thread's work on its share of a row is in row.py, where a contract rounds in rounding.py.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def make_block_kernel(operation: NormOperation, config: NormConfig) -> Callable[
     def norm_kernel(
         x, residual, weight, out, x_stride, residual_stride, out_stride, rows, width, share_bits, eps_bits, bias_bits, counter
     ):
+        # Which row this block has, and where in it this thread's first vector lies.
         thread, row = int32(cuda.threadIdx.x), int64(int32(cuda.blockIdx.x))
         lane, warp = int32(thread & 31), int32(thread >> 5)
         mine = first_of(warp, lane)
@@ -67,13 +68,17 @@ def make_block_kernel(operation: NormOperation, config: NormConfig) -> Callable[
         gains = cuda.local.array(WORDS, WORD)
         partial = cuda.local.array(TILES, float32)
         tile_sums = cuda.shared.array(MAX_TILES, float32)
-        begin(leads, weight, residual, row, residual_stride, width)
+        begin(leads, weight, residual, row, residual_stride, width)  # waits for the predecessor, if there is dependent launch
+
+        # h = x + residual in fp32, all loads at once; memory works on a later row while this one waits for its sum.
         x_mine, residual_mine, out_mine = row * x_stride + mine, row * residual_stride + mine, row * out_stride + mine
         look_ahead(leads, x, x_stride, residual, residual_stride, row, rows, int64(0), width)
         load_row(values, gains, x, x_mine, residual, residual_mine, weight, mine, room)
         loaded()
         if ADDS:
             store_sum(values, residual, residual_mine, room)
+
+        # The sum of squares: vectors by thread, warp tiles by warp, the row by everybody.
         add_squares(partial, values)
         rstd = rstd_of(sum_row(tile_sums, partial, width, warp, lane), share_bits, eps_bits)
         scale_row(values, rstd, gains, weight, mine, out, out_mine, room, bias_bits)

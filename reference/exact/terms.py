@@ -250,7 +250,8 @@ def _gated_terms(product: _Product, storage: torch.dtype) -> GatedTerms:
     root, (gate, up) = product.root, product.factors
     assert isinstance(root, _Factor)
     shape = gate.value.shape
-    point, gates, ups = (each.value.double().reshape(-1, shape[-1]) for each in (root.point, gate, up))
+    gates, ups = (each.value.double().reshape(-1, shape[-1]) for each in (gate, up))
+    point = gates if root.point is gate else root.point.value.double().reshape(-1, shape[-1])
     argument, factor, error = ACTIVATIONS[root.activation].factor(point, *root.parameters)
     after_root, after_gate, _ = product.stored
     return GatedTerms(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from inspect import Parameter as SignatureParameter
 from inspect import Signature
 from itertools import product
@@ -61,7 +62,8 @@ ACTIVATION = Rounding("S", ("act(gate) * up in fp32, rounded once", "act(gate) r
 EVERY_OPERATION = Rounding("S", (*ACTIVATION.choices, "every operation rounded to storage"))
 
 
-def codes_of(roundings: Sequence[Rounding]) -> tuple[str, ...]:
+@cache
+def codes_of(roundings: tuple[Rounding, ...]) -> tuple[str, ...]:
     """Every contract code of those roundings: R0W0, R1W0, R0W1, R1W1 for (SUM, NORM)."""
     return tuple("".join(reversed(each)) for each in product(*(r.codes for r in reversed(roundings))))
 
@@ -131,7 +133,7 @@ class Operator:
     name: str
     tensors: tuple[Tensor, ...]
     outputs: tuple[str, ...]
-    formula: Callable[..., tuple[Any, ...]]
+    formula: Callable[..., tuple[Any, ...]] = field(compare=False)  # a partial is no longer equal after a pickle
     roundings: tuple[Rounding, ...]
     made_of: str
     parameters: tuple[Parameter, ...] = ()

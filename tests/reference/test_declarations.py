@@ -1,11 +1,14 @@
 """What follows from a declaration: codes, names, shapes, the order of a call, gate and up in one tensor."""
 
+import pickle
 from functools import partial
 
 import pytest
 import torch
 
 from reference.contracts import Contract, contract, corners
+from reference.exact.activations import ACTIVATIONS
+from reference.exact.terms import terms
 from reference.operators import OPERATORS, Operator, Role, Tensor
 from reference.operators.contract import check_contract, contract_of
 from reference.operators.declaration import ACTIVATION, EVERY_OPERATION, FP32_MAX, Parameter, Switch
@@ -117,3 +120,27 @@ def test_a_contract_survives_json(made):
 def test_a_record_that_is_no_contract_is_refused(record, why):
     with pytest.raises(ValueError, match=why):
         Contract.from_json(record)
+
+
+@pytest.mark.parametrize("op", OPERATORS.values(), ids=OPERATORS)
+def test_an_operator_is_made_of_what_its_formula_asks_for(op):
+    tensors = {name: torch.ones(shape) for name, shape in op.shapes((2,), 4).items()}
+    found = terms(op, tensors, contract(op))
+    assert getattr(found, "activation", None) == op.activation
+    assert op.activation is None or op.activation in ACTIVATIONS
+
+
+@pytest.mark.parametrize("op", OPERATORS.values(), ids=OPERATORS)
+def test_split_forms_read_every_input_and_write_every_output_under_a_code_of_the_operator(op):
+    for form in op.split_forms:
+        read = {name for reads, _ in form.kernels for name in reads}
+        written = {name for _, writes in form.kernels for name in writes}
+        assert set(op.roles) | set(op.vectors) <= read
+        assert set(op.outputs) <= written
+        assert form.code in op.codes
+        assert read - written <= set(op.roles) | set(op.vectors), "what a kernel reads is an input or was written before"
+
+
+def test_an_operator_goes_through_a_pickle():
+    for op in OPERATORS.values():
+        assert pickle.loads(pickle.dumps(op)) == op

@@ -52,11 +52,11 @@ def test_the_summarys_numbers():
     assert found.mean == pytest.approx(math.prod(ratios) ** (1 / 3))
     assert found.mean_few_rows == pytest.approx(0.5)
     assert found.worst[0] == pytest.approx(40 / 38)
-    assert found.worst[1].rows == 4096
+    assert found.worst[1].case.rows == 4096
     shares = [share for share, _ in found.shares_of_copy]
     assert shares == [pytest.approx(MUCH / 40.0 / 1e3 / 4000.0), pytest.approx(8 * MUCH / 300.0 / 1e3 / 4000.0)]
     assert found.shares_of_card[0][0] == pytest.approx(MUCH / 40.0 / 1e3 / 4300.0)
-    assert [(ratio, where.width) for ratio, where in found.wide_to_quack] == [(pytest.approx(300 / 330), 262144)]
+    assert [(ratio, where.case.width) for ratio, where in found.wide_to_quack] == [(pytest.approx(300 / 330), 262144)]
     assert found.host == (("fused_add_rmsnorm", "flashinfer", 0.5), ("fused_add_rmsnorm", "triton", 0.4))
     assert found.wrong == ()
 
@@ -67,7 +67,7 @@ def test_a_wrong_peer_is_not_ranked_and_is_reported():
     found = results.summarise(made)
     assert found.worst[1].fastest_peer == "flashinfer-cuda"
     [(name, where, reason)] = found.wrong
-    assert (name, where.rows, reason) == ("quack", 4096, "call 0: output is not finite")
+    assert (name, where.case.rows, reason) == ("quack", 4096, "call 0: output is not finite")
 
 
 def test_a_file_of_nothing_has_no_numbers():
@@ -130,7 +130,7 @@ def test_runs_in_parts_are_put_together_and_the_later_point_counts():
     )
     second = document([point("rmsnorm", "bf16", 1, 64, 1000, {"numba": 1.0})], date="later")
     found = results.merged([first, second])
-    assert [(p.rows, p.us["numba"]) for p in results.measured(found)] == [(1, 1.0), (2, 2.0)]
+    assert [(p.case.rows, p.us["numba"]) for p in results.measured(found)] == [(1, 1.0), (2, 2.0)]
     assert found["date"] == "later"
     with pytest.raises(UsageError, match="different cards"):
         results.merged([first, document([], card={"name": "Another GPU"})])

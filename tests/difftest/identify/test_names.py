@@ -17,6 +17,7 @@ from reference.providers import names
 from .conftest import DTYPES
 
 HALVES = ("bf16", "fp16")
+BF16_FIRST = ("bf16", pytest.param("fp16", marks=pytest.mark.slow))
 WIDTHS = (3, 111, 4096)
 ALL = [(op, c.code) for op in OPERATORS for c in corners(op)]
 
@@ -31,14 +32,14 @@ def is_named(found, op, wanted):
         assert (found.found.eps, found.listens) == (1e-6, True)
 
 
-# A kernel takes the CPU replay seconds to compile for each width, dtype and contract: a few here, all of them below.
+# A kernel takes the CPU emulator seconds to compile for each width, dtype and contract: a few here, all of them below.
 @pytest.mark.parametrize(
     ("op", "code", "dtype", "width"),
     [
         ("fused_add_rmsnorm", "R1W0", "bf16", 4096),
-        ("gemma_rmsnorm", "W1", "fp16", 111),
+        pytest.param("gemma_rmsnorm", "W1", "fp16", 111, marks=pytest.mark.slow),
         ("silu_and_mul", "S1", "bf16", 3),
-        ("gelu_tanh_and_mul", "S0", "fp16", 4096),
+        pytest.param("gelu_tanh_and_mul", "S0", "fp16", 4096, marks=pytest.mark.slow),
     ],
 )
 def test_our_kernels_are_named(op, code, dtype, width):
@@ -57,7 +58,7 @@ def test_every_contract_is_named_from_each_of_five_seeds_at_each_width(provider,
             is_named(identify(OPERATORS[op], function, DTYPES[dtype], [width], seed=seed), op, code)
 
 
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dtype", BF16_FIRST)
 @pytest.mark.parametrize(
     ("file", "function", "line"),
     [
@@ -109,7 +110,7 @@ def test_a_hardware_tanh_does_not_hide_the_contract(candidate, dtype, function, 
     assert "only a hardware tanh explains" in last_line(found)
 
 
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dtype", BF16_FIRST)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     ("file", "function"),
