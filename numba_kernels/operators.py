@@ -128,4 +128,4 @@ def gelu_tanh_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enab
     """
 
 
-__all__ = list(OPERATORS)  # type: ignore[assignment]
+__all__ = list(OPERATORS)

@@ -140,7 +140,7 @@ def run_checked(operator: Operator, known: dict, direct: bool, key: Hashable, gi
     """Check a call, run it, and remember it under ``key`` (None: it can't be). ``given`` is ``out`` or a new tensor for it."""
     named = dict(zip(operator.arguments, values, strict=True))
     if not direct and dispatch.wants(values):
-        return dispatch.traced(operator.name)(**named)
+        return dispatch.TRACED[operator.name](**named)
     choices = check.check_contract(operator, named["contract"])
     numbers = {p.name: check.check_number(p, named[p.name]) for p in operator.parameters if isinstance(p, Number)}
     flags = {p.name: check.check_flag(p, named[p.name]) for p in operator.parameters if isinstance(p, Flag)}

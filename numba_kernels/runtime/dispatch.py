@@ -15,21 +15,18 @@ _REGISTER: list[Callable[[], object]] = []
 
 
 def under_dynamo() -> bool:
-    """Whether TorchDynamo is reading the caller. torch_ops.py puts ``torch.compiler.is_dynamo_compiling`` in its place."""
+    """Whether TorchDynamo is reading the caller. torch_ops.py, at the first call after torch's import at the latest, puts
+    ``torch.compiler.is_dynamo_compiling`` in its place.
+    """
+    if _torch() is not None:
+        for register in _REGISTER:  # threads that come here together wait for one import
+            register()
     return False
 
 
 def register_by(register: Callable[[], object]) -> None:
-    """``register`` defines ``torch.ops.numba_kernels``, when a call is the first to need it."""
+    """``register`` defines ``torch.ops.numba_kernels``, when a call finds torch imported."""
     _REGISTER[:] = [register]
-
-
-def traced(name: str) -> Callable[..., Any]:
-    """The public function ``name`` as a call of ``torch.ops.numba_kernels``."""
-    if not TRACED:
-        for register in _REGISTER:
-            register()
-    return TRACED[name]
 
 
 def _torch() -> Any:

@@ -227,10 +227,23 @@ def test_torch_may_be_imported_after_the_package():
         "import torch\n"
         "from torch._subclasses import FakeTensorMode\n"
         "with FakeTensorMode():\n"
-        "    print(type(numba_kernels.rmsnorm(torch.empty(3, 64), torch.empty(64))).__name__)"
+        "    print(type(numba_kernels.rmsnorm(torch.empty(3, 64), torch.empty(64))).__name__)\n"
+        "from numba_kernels.runtime import dispatch\n"
+        "print(dispatch.under_dynamo is torch.compiler.is_dynamo_compiling)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "FakeTensor"
+    assert run.stdout.split() == ["FakeTensor", "True"]
+
+
+def test_the_first_call_after_torchs_import_makes_the_operators_traceable():
+    code = (
+        "import numba_kernels, torch\n"
+        "numba_kernels.silu_and_mul(torch.empty(0, 8))\n"
+        "from numba_kernels.runtime import dispatch\n"
+        "print(dispatch.under_dynamo is torch.compiler.is_dynamo_compiling, torch.ops.numba_kernels.rmsnorm.default._schema.name)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["True", "numba_kernels::rmsnorm"]
 
 
 def test_the_package_imports_without_torch_and_without_touching_cuda():

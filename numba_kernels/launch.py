@@ -1,1 +1,0 @@
-from .runtime.launch import *  # noqa: F403
