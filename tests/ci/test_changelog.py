@@ -24,8 +24,10 @@ def test_what_moved_is_where_the_page_says():
 
 
 def test_the_lowest_versions_are_those_of_pyproject():
-    named = dict(re.findall(r"(NumPy|torch|click) (\d+\.\d+)", PAGE.partition("Lowest versions")[2].partition(". Before")[0]))
+    named = dict(
+        re.findall(r"(NumPy|torch|click|rich) (\d+\.\d+)", PAGE.partition("Lowest versions")[2].partition(". Before")[0])
+    )
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert {name.lower(): version for name, version in named.items()} == dict(
-        re.findall(r'"(numpy|torch|click)>=([\d.]+)', project)
+        re.findall(r'"(numpy|torch|click|rich)>=([\d.]+)', project)
     )
