@@ -9,7 +9,7 @@ import torch
 from difftest.errors import LackingError, UsageError, one_of, out_of_memory
 from reference.contracts import Contract, contract
 
-WIDEST = 2**30  # elements of a row, what the kernels take (`numba_kernels.arguments`)
+WIDEST = 2**30  # elements of a row, what the kernels take (`numba_kernels.runtime.arguments`)
 LARGEST_SEED = 2**62  # torch's are 64-bit numbers
 MOST = 2**40  # for any other number: more rows than memory holds
 

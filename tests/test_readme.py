@@ -28,7 +28,7 @@ COMMANDS += sorted({line[2:] for _, text in blocks("text") for line in text.spli
 
 @pytest.mark.parametrize("text", [text for _, text in PYTHON], ids=[f"line {line}" for line, _ in PYTHON])
 def test_a_block_of_python_runs(text, tmp_path):
-    file = tmp_path / "block.py"  # the replay reads a kernel's source from its file
+    file = tmp_path / "block.py"  # the emulator reads a kernel's source from its file
     file.write_text(text)
     runpy.run_path(str(file))
 

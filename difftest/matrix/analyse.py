@@ -16,9 +16,9 @@ from difftest.run.environment import environment
 from difftest.verdict import truth, ulp
 from difftest.verdict.truth import Errors
 from reference.contracts import Contract, contract
+from reference.exact.oracle import OracleResult, correctly_rounded
 from reference.operators import OPERATORS
 from reference.operators.declaration import DEFAULT_EPS
-from reference.oracle import OracleResult, correctly_rounded
 from reference.providers import Provider
 
 SCHEMA = "numba-kernels/matrix/2"

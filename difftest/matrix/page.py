@@ -6,7 +6,7 @@ from typing import Any
 
 from difftest.matrix import tables
 from difftest.report.table import Table, markdown
-from reference.claims import CLAIMS
+from reference.providers.claims import CLAIMS
 
 _INTRODUCTION = """# Who rounds where
 

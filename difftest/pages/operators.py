@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numba_kernels
 from difftest.report.table import Table, markdown
-from reference.claims import CLAIMS, Claim, libraries
 from reference.operators import OPERATORS, Operator
+from reference.providers.claims import CLAIMS, Claim, libraries
 
 WHERE_TESTED = {"cpu": "its outputs, on a CPU", "gpu": "its outputs, on a GPU", "": "-"}
 

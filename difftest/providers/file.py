@@ -14,7 +14,7 @@ from difftest.errors import UsageError, one_of
 from difftest.interrupts import no_exit
 from reference.contracts import Contract, contract
 from reference.providers import Provider
-from reference.providers.protocol import Call
+from reference.providers.protocol import Call, missing_device
 
 
 class FileCandidate:
@@ -32,15 +32,7 @@ class FileCandidate:
 
     def check(self, case: Call) -> str | None:
         """A reason only for a CUDA device that torch does not see: nothing else is refused ahead of the call."""
-        return self.unavailable(torch.device(case.device))
-
-    def unavailable(self, device: torch.device) -> str | None:
-        """A reason only for a CUDA device that torch does not see."""
-        return "torch sees no CUDA device" if device.type == "cuda" and not torch.cuda.is_available() else None
-
-    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        """Nothing is refused ahead of the call."""
-        return None
+        return missing_device(torch.device(case.device))
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
         """The function itself, whatever the contract."""

@@ -12,10 +12,9 @@ import torch
 
 from difftest import interrupts
 from reference.contracts import Contract, contract
-from reference.formats import FORMATS
 from reference.operators import OPERATORS
 from reference.providers import Unavailable
-from reference.providers.protocol import Call
+from reference.providers.protocol import Call, missing_device
 
 
 class NumbaProvider:
@@ -32,22 +31,13 @@ class NumbaProvider:
 
     def check(self, case: Call) -> str | None:
         """Why the call can't run here: the package does not import, has no such operator, or torch sees no CUDA device."""
-        device = torch.device(case.device)
-        return self.unavailable(device) or self.refuses(case.op, FORMATS[case.dtype].torch, case.width, device)
-
-    def unavailable(self, device: torch.device) -> str | None:
-        """Why the kernels can't run on the device."""
         try:
-            self._module()
+            module = self._module()
         except Exception as error:  # whatever stops the import is the reason
             return f"numba_kernels does not import: {type(error).__name__}: {error}"
-        if device.type == "cuda" and not torch.cuda.is_available():
-            return "torch sees no CUDA device"
-        return None
-
-    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        """Only an operator that the package does not have: no width or dtype is refused."""
-        return None if hasattr(self._module(), op) else f"numba_kernels has no {op}"
+        return missing_device(torch.device(case.device)) or (
+            None if hasattr(module, case.op) else f"numba_kernels has no {case.op}"
+        )
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
         """The public operator with its contract bound."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from difftest.providers.numba import NumbaProvider
+from reference.providers.protocol import Call
 
 
 class TextbookProvider(NumbaProvider):
@@ -13,10 +14,10 @@ class TextbookProvider(NumbaProvider):
     name = "textbook"
     module = "numba_kernels.textbook"
 
-    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        """An operator that the package does not have, or a norm of rows that are wider than a block's shared memory."""
-        reason = super().refuses(op, dtype, width, device)
-        most = None if reason else self._module().widest(op, None if device.type == "cpu" else device.index or 0)
-        if most is None or width <= most:
+    def check(self, case: Call) -> str | None:
+        """As the Numba kernels; and a norm of rows that are wider than a block's shared memory."""
+        reason, device = super().check(case), torch.device(case.device)
+        most = None if reason else self._module().widest(case.op, None if device.type == "cpu" else device.index or 0)
+        if most is None or case.width <= most:
             return reason
         return f"a row in fp32 is kept in the shared memory of a block, which holds {most} elements"

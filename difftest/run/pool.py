@@ -26,7 +26,7 @@ NEEDS = (
     "difftest.run.session",
     "difftest.providers.numba",
     "numba_kernels.emulator",
-    "numba_kernels.operators",
+    "numba_kernels.runtime.host",
     "reference.providers",
     "torch._inductor.config",  # which torch imports where its deterministic mode is set: a second in each process
 )

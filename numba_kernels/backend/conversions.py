@@ -9,7 +9,6 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ..formats import FORMATS as FORMATS
 from ..formats import Format
 from .codegen import F16, F32, I16, I32, asm, elements, make_tuple, on_gpu
 

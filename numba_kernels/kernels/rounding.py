@@ -8,7 +8,8 @@ from typing import Any
 from numba import cuda, float32
 
 from ..backend.arithmetic import vector_add, vector_mul
-from ..backend.conversions import FORMATS, float_from_bits, make_narrow, make_rounded_product, make_rounded_sum, make_widen
+from ..backend.conversions import float_from_bits, make_narrow, make_rounded_product, make_rounded_sum, make_widen
+from ..formats import FORMATS
 from .config import NormOperation
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from numba import cuda, float32, int32, int64
 
 from ..backend.arithmetic import fma, keep_if, rsqrt, sum_squares
-from ..backend.conversions import FORMATS, float_from_bits, make_narrow, make_widen, word_type, words_in
+from ..backend.conversions import float_from_bits, make_narrow, make_widen, word_type, words_in
 from ..backend.dependent_launch import release_dependents, wait_for_predecessor
 from ..backend.memory import make_get, make_load, make_shared_load, make_shared_store, make_store, prefetch_l2, put
+from ..formats import FORMATS
 from .config import NormConfig, NormOperation
 from .rounding import make_hidden, make_scaled
 

@@ -8,8 +8,9 @@ from typing import Any
 from numba import cuda, float32, int32, int64
 
 from ..backend.arithmetic import keep_if
-from ..backend.conversions import FORMATS, make_narrow
+from ..backend.conversions import make_narrow
 from ..backend.memory import make_get, make_store, put
+from ..formats import FORMATS
 from .config import NormConfig, NormOperation
 from .reduction import MAX_TILES, log2, make_share_sums, make_sum_by_threads, make_sum_tiles
 from .rounding import make_scaled

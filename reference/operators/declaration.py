@@ -258,11 +258,6 @@ class Operator:
             found[each.role] = (*found.get(each.role, ()), each.sign * contract.value(each.parameter))
         return found
 
-    @property
-    def family(self) -> str:
-        """Kept until its readers ask for what they need: `mutated`, `vectors`, `activation`."""
-        return "gated" if self.activation else "add_norm" if self.mutated else "norm"
-
 
 def _parts(tensor: Tensor) -> tuple[str, ...]:
     return PARTS if tensor.role in _TWO_IN_ONE else (tensor.name,)

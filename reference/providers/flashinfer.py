@@ -85,7 +85,7 @@ class FlashInfer(LibraryProvider):
         which = operator(op)
         if which.activation:
             return None if dtype in _HALVES else f"{self.name}'s activations take fp16 and bf16 only"
-        if self.unavailable(device) or not self._uses_cuda_norm(device):
+        if not self._uses_cuda_norm(device):
             return None
         if dtype not in _HALVES:
             return f"{self.name}'s CUDA norms take fp16 and bf16 only"

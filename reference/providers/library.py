@@ -16,7 +16,7 @@ from reference.formats import FORMATS
 from reference.operators import Operator, operator
 from reference.operators.contract import Contract
 from reference.providers.claim import Claim, find
-from reference.providers.protocol import Call, Unavailable
+from reference.providers.protocol import Call, Unavailable, missing_device
 from reference.rounding import STORAGE_DTYPES
 
 
@@ -52,7 +52,7 @@ class LibraryProvider:
     """A provider of an installed package. A subclass names the package and fills `_native` and, if need be, the hooks.
 
     Hooks: `_native(op)` gives the library's own form, importing what it needs; `_check(op, *tensors)` raises Refused
-    for tensors it can't take; `_refuses` adds reasons that depend on the width.
+    for tensors it can't take; `_lacks(device)` and `_refuses(op, dtype, width, device)` add reasons to `check`.
     """
 
     name: str
@@ -71,27 +71,13 @@ class LibraryProvider:
 
     def check(self, case: Call) -> str | None:
         """Why the call can't run here, or None; see the protocol."""
-        device = torch.device(case.device)
-        reason = self.unavailable(device)
+        device, dtype = torch.device(case.device), FORMATS[case.dtype].torch
+        reason = self._lacks(device)
         if reason is None and self.claims(case.op) is None:
             reason = f"has no {case.op}"
-        return reason or self.refuses(case.op, FORMATS[case.dtype].torch, case.width, device)
-
-    def unavailable(self, device: torch.device) -> str | None:
-        """No CUDA device, a module that is not installed, or one that does not import; else None."""
-        if self.needs_cuda and device.type != "cuda":
-            return f"{self.name} runs on CUDA devices only"
-        if device.type == "cuda" and not torch.cuda.is_available():
-            return "torch sees no CUDA device"
-        return self._not_importable()
-
-    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        """An operator without a claim, a dtype the library lacks, or a width its kernels do not take; else None."""
-        if self.claims(op) is None:
-            return f"{self.name} has no {op}"
-        if dtype not in self.dtypes:
-            return f"{self.name} does not take {dtype}"
-        return self._refuses(op, dtype, width, device)
+        if reason is None and dtype not in self.dtypes:
+            reason = f"{self.name} does not take {dtype}"
+        return reason or self._refuses(case.op, dtype, case.width, device)
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
         """The operator in FlashInfer's signature; see the protocol."""
@@ -117,6 +103,12 @@ class LibraryProvider:
             return installed_version(self.distribution)
         except PackageNotFoundError:
             return "not installed"
+
+    def _lacks(self, device: torch.device) -> str | None:
+        """No CUDA device, a module that is not installed, or one that does not import; else None."""
+        if self.needs_cuda and device.type != "cuda":
+            return f"{self.name} runs on CUDA devices only"
+        return missing_device(device) or self._not_importable()
 
     def _native(self, op: str) -> Callable:
         raise NotImplementedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -38,6 +38,11 @@ class Call(Protocol):
         """torch's name of the device."""
 
 
+def missing_device(device: torch.device) -> str | None:
+    """Why torch can't run on the device, or None."""
+    return "torch sees no CUDA device" if device.type == "cuda" and not torch.cuda.is_available() else None
+
+
 @runtime_checkable
 class Provider(Protocol):
     """A named implementation of operators.
@@ -57,16 +62,8 @@ class Provider(Protocol):
     def claims(self, op: str) -> Contract | None:
         """The contract that the provider's source follows for `op`, or None when it does not have the operator."""
 
-    if TYPE_CHECKING:  # not asked for at run time while providers with the two methods below are about
-
-        def check(self, case: Call) -> str | None:
-            """Why this call can't run (library or device missing, operator, dtype or width not taken), or None."""
-
-    def unavailable(self, device: torch.device) -> str | None:
-        """Kept until its callers use `check`: the reason why nothing can run on `device`, or None."""
-
-    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        """Kept until its callers use `check`: why this operator, dtype and output width can't run on `device`, or None."""
+    def check(self, case: Call) -> str | None:
+        """Why this call can't run (library or device missing, operator, dtype or width not taken), or None."""
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
         """The operator, in FlashInfer's signature.

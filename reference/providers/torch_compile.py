@@ -49,9 +49,9 @@ class TorchCompile(LibraryProvider):
     distribution = "torch"
     needs_cuda = False
 
-    def unavailable(self, device: torch.device) -> str | None:
+    def _lacks(self, device: torch.device) -> str | None:
         """Also what Inductor lacks: a C++ compiler for the CPU, Triton for CUDA."""
-        reason = super().unavailable(device)
+        reason = super()._lacks(device)
         if reason is None and device.type == "cuda" and find_spec("triton") is None:
             return "torch.compile needs Triton for CUDA, and it is not installed"
         compilers = (os.environ.get("CXX", "g++"), "clang++")

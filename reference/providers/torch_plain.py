@@ -11,7 +11,7 @@ from reference.arithmetic import evaluate
 from reference.operators import operator
 from reference.operators.contract import Contract, check_contract, contract_of
 from reference.providers.library import in_signature
-from reference.providers.protocol import Call
+from reference.providers.protocol import Call, missing_device
 
 
 class TorchPlain:
@@ -35,17 +35,7 @@ class TorchPlain:
 
     def check(self, case: Call) -> str | None:
         """Why the call can't run here, or None; see the protocol."""
-        return self.unavailable(torch.device(case.device)) or (None if self.claims(case.op) else f"has no {case.op}")
-
-    def unavailable(self, device: torch.device) -> str | None:
-        """A reason only for a CUDA device that torch does not see."""
-        if device.type == "cuda" and not torch.cuda.is_available():
-            return "torch sees no CUDA device"
-        return None
-
-    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        """A reason only for an operator that lacks the code in the name."""
-        return None if self.claims(op) else f"{op} has no contract {self._code}"
+        return missing_device(torch.device(case.device)) or (None if self.claims(case.op) else f"has no {case.op}")
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
         """The operator under `contract`, whatever its code. The numbers of the call win over the contract's."""

@@ -32,11 +32,9 @@ class TritonKernels(LibraryProvider):
     distribution = "triton"
     in_place = True
 
-    def refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-        """Also an operator that the module does not have, where it can be imported."""
-        if self._not_importable() is None and not hasattr(import_module(_KERNELS), op):
-            return f"{self.name} has no {op}"
-        return super().refuses(op, dtype, width, device)
+    def _refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
+        """An operator that the module does not have."""
+        return None if hasattr(import_module(_KERNELS), op) else f"{self.name} has no {op}"
 
     def _native(self, op: str) -> Callable:
         kernel = getattr(import_module(_KERNELS), op)

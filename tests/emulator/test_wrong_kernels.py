@@ -9,7 +9,8 @@ from llvmlite import ir
 from numba import cuda, float32, int32, int64, types
 from numba.extending import intrinsic
 
-from numba_kernels import intrinsics as nv
+from numba_kernels.backend import clusters
+from numba_kernels.backend.memory import make_shared_load, make_shared_store
 from numba_kernels.emulator import (
     CompileError,
     DataRace,
@@ -24,11 +25,10 @@ from numba_kernels.emulator import (
     UnsupportedKernel,
     environment,
 )
-from numba_kernels.intrinsics import make_load_part, make_store_part
 
 ALL = 0xFFFFFFFF
 
-store_part, load_part = make_store_part(4), make_load_part(4)
+store_part, load_part = make_shared_store(4), make_shared_load(4)
 
 
 def found(kernel, kind, block, *args, grid=1, check="fast", **options):
@@ -455,23 +455,23 @@ def test_vectors_in_shared_memory_are_followed():
 def exchange(y, sent, at_home):
     """Each block of four sends its number to all; the sum of what came in goes to y."""
     t, rank = int32(cuda.threadIdx.x), int32(cuda.blockIdx.x) & 3
-    mailboxes, numbers = cuda.shared.array(1, types.uint64), cuda.shared.array(4, int32)
+    mbarriers, numbers = cuda.shared.array(1, types.uint64), cuda.shared.array(4, int32)
     if t == 0:
-        nv.make_mailbox(mailboxes, int64(0))
-    nv.cluster_arrive()
+        clusters.init_mbarrier(mbarriers, int64(0))
+    clusters.cluster_arrive()
     if not at_home or rank > 0:
-        nv.cluster_wait()
+        clusters.cluster_wait()
     if t == 32:
-        nv.expect_words(mailboxes, int64(0), int32(4))
+        clusters.arrive_and_expect(mbarriers, int64(0), int32(4))
     if t < sent:
-        nv.send_to_block(numbers, int64(rank), int32(cuda.blockIdx.x), t, mailboxes, int64(0))
-    nv.wait_for_words(mailboxes, int64(0), int32(0))  # here
+        clusters.send_to_block(numbers, int64(rank), int32(cuda.blockIdx.x), t, mbarriers, int64(0))
+    clusters.wait_for_phase(mbarriers, int64(0), int32(0))  # here
     y[cuda.blockIdx.x * 64 + t] = numbers[0] + numbers[1] + numbers[2] + numbers[3]
 
 
 def test_the_kernels_and_the_emulator_agree_where_a_cluster_s_memories_lie():
-    assert nv.BLOCK_SPAN == environment.BLOCK_SPAN
-    assert nv.MOST_BLOCKS == environment.MOST_BLOCKS
+    assert clusters.BLOCK_SPAN == environment.BLOCK_SPAN
+    assert clusters.MOST_BLOCKS == environment.MOST_BLOCKS
 
 
 def test_blocks_of_a_cluster_send_each_other_words():

@@ -93,7 +93,7 @@ def test_listing_and_asking_imports_no_optional_library():
 
 @pytest.mark.parametrize("name", ["flashinfer", "flashinfer-cute", "liger", "quack", "vllm", "sglang", "triton"])
 def test_a_cuda_library_says_that_it_needs_a_cuda_device(name):
-    assert "CUDA" in get(name).unavailable(CPU)
+    assert "CUDA" in get(name).check(case("rmsnorm"))
 
 
 class Missing(LibraryProvider):
@@ -106,7 +106,7 @@ class Missing(LibraryProvider):
 
 def test_a_missing_library_is_a_reason_and_then_an_error():
     provider = Missing()
-    assert provider.unavailable(CPU) == "no_such_library is not installed"
+    assert provider.check(case("rmsnorm")) == "no_such_library is not installed"
     assert provider.version() == "not installed"
     with pytest.raises(Unavailable, match="no_such_library is not installed"):
         provider.function("rmsnorm")
@@ -117,7 +117,7 @@ def test_a_library_that_does_not_import_is_a_reason(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     provider = Missing()
     provider.modules = ("breaks_at_import",)
-    assert "OSError: libcuda.so.1" in provider.unavailable(CPU)
+    assert "OSError: libcuda.so.1" in provider.check(case("rmsnorm"))
 
 
 def test_an_unknown_provider_lists_the_known_ones():
@@ -125,10 +125,19 @@ def test_an_unknown_provider_lists_the_known_ones():
         get("nobody")
 
 
-def test_an_operator_that_a_library_lacks_has_no_claim_and_a_reason():
-    liger = get("liger")
+def installed(monkeypatch, name):
+    """The provider, as if its library and a device were here."""
+    provider = get(name)
+    monkeypatch.setattr(type(provider), "_lacks", lambda self, device: None)
+    if name == "flashinfer":
+        monkeypatch.setattr(type(provider), "_uses_cuda_norm", lambda self, device: False)
+    return provider
+
+
+def test_an_operator_that_a_library_lacks_has_no_claim_and_a_reason(monkeypatch):
+    liger = installed(monkeypatch, "liger")
     assert liger.claims("gelu_and_mul") is None
-    assert liger.refuses("gelu_and_mul", torch.float16, 8, CUDA) == "liger has no gelu_and_mul"
+    assert liger.check(case("gelu_and_mul", "fp16", 8, "cuda")) == "has no gelu_and_mul"
     with pytest.raises(ValueError, match="liger has no gelu_and_mul"):
         liger.function("gelu_and_mul")
 
@@ -136,19 +145,19 @@ def test_an_operator_that_a_library_lacks_has_no_claim_and_a_reason():
 @pytest.mark.parametrize(
     ("name", "op", "dtype", "width", "reason"),
     [
-        ("liger", "rmsnorm", torch.bfloat16, 65537, "up to 65536"),
-        ("liger", "rmsnorm", torch.bfloat16, 65536, None),
-        ("quack", "rmsnorm", torch.bfloat16, 111, "odd width"),
-        ("quack", "rmsnorm", torch.float32, 111, None),
-        ("quack", "rmsnorm", torch.bfloat16, 110, None),
-        ("flashinfer", "silu_and_mul", torch.float32, 64, "fp16 and bf16"),
-        ("flashinfer", "silu_and_mul", torch.bfloat16, 111, None),
-        ("sglang", "silu_and_mul", torch.bfloat16, 12, "16-byte"),
-        ("flashinfer-cuda", "silu_and_mul", torch.bfloat16, 64, "has no"),
+        ("liger", "rmsnorm", "bf16", 65537, "up to 65536"),
+        ("liger", "rmsnorm", "bf16", 65536, None),
+        ("quack", "rmsnorm", "bf16", 111, "odd width"),
+        ("quack", "rmsnorm", "fp32", 111, None),
+        ("quack", "rmsnorm", "bf16", 110, None),
+        ("flashinfer", "silu_and_mul", "fp32", 64, "fp16 and bf16"),
+        ("flashinfer", "silu_and_mul", "bf16", 111, None),
+        ("sglang", "silu_and_mul", "bf16", 12, "16-byte"),
+        ("flashinfer-cuda", "silu_and_mul", "bf16", 64, "has no"),
     ],
 )
-def test_widths_and_dtypes_that_a_library_cannot_take_are_refused_with_a_reason(name, op, dtype, width, reason):
-    said = get(name).refuses(op, dtype, width, CUDA)
+def test_widths_and_dtypes_that_a_library_cannot_take_are_refused_with_a_reason(monkeypatch, name, op, dtype, width, reason):
+    said = installed(monkeypatch, name).check(case(op, dtype, width, "cuda"))
     assert said is None if reason is None else reason in said
 
 
@@ -213,7 +222,7 @@ def test_a_corner_can_be_named():
     assert get("torch:R1W1").name == "torch:R1W1"
     assert get("torch:R1W1").claims("fused_add_rmsnorm").code == "R1W1"
     assert get("torch:R1W1").claims("rmsnorm") is None
-    assert get("torch:S1").refuses("rmsnorm", torch.float16, 8, CPU) == "rmsnorm has no contract S1"
+    assert get("torch:S1").check(case("rmsnorm")) == "has no rmsnorm"
     with pytest.raises(ValueError, match="no contract W1"):
         get("torch:W1").function("silu_and_mul")
 

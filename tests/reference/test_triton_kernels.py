@@ -18,7 +18,7 @@ def test_it_follows_its_contract(op, width, dtype):
     kernels = pytest.importorskip("reference.providers.triton_kernels")
     which = OPERATORS[op]
     torch.manual_seed(0)
-    double = 2 if which.family == "gated" else 1
+    double = 2 if which.activation else 1
     shapes = {"input": (5, width * double), "residual": (5, width), "weight": (width,)}
     inputs = {name: torch.randn(shapes[name], device="cuda").to(dtype) for name in which.inputs}
     want = evaluate(op, inputs, contract(op))

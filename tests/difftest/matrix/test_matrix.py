@@ -12,7 +12,7 @@ from difftest.matrix import file, page, tables
 from difftest.verdict import truth
 from reference.arithmetic import evaluate
 from reference.contracts import contract
-from reference.oracle import correctly_rounded
+from reference.exact.oracle import correctly_rounded
 
 from .conftest import spelled
 

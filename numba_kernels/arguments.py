@@ -1,1 +1,0 @@
-from .runtime.arguments import WIDEST as WIDEST
