@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .declarations import ACTIVATION, EPS, NORM, OPERATORS, SUM, Gated, Norm, Role
+from .declarations import ACTIVATION, EPS, NORM, OPERATORS, SUM, Flag, Gated, Norm, Number, Role, Rounding
 from .runtime.calls import operator
 
-ROWS, WRITTEN_ROWS, VECTOR, HALVES = Role.ROWS, Role.WRITTEN_ROWS, Role.VECTOR, Role.HALVES
+ROWS, WRITTEN_ROWS, VECTOR, HALVES, PAIRS = Role.ROWS, Role.WRITTEN_ROWS, Role.VECTOR, Role.HALVES, Role.PAIRS
 
 
 @operator(
@@ -125,6 +125,33 @@ def gelu_tanh_and_mul(input: Any, out: Any = None, *, contract: str = "S0", enab
     """``out = gelu_tanh(gate) * up``, ``gelu_tanh(g) = g / 2 * (1 + tanh(sqrt(2 / pi) * (g + 0.044715 g³)))``.
 
     As :func:`silu_and_mul` otherwise. Source: ``flashinfer.gelu_tanh_and_mul``.
+    """
+
+
+@operator(
+    tensors={"input": PAIRS},
+    parameters=(Number("alpha"), Number("limit", least=0.0), Flag("interleaved")),
+    roundings=(Rounding("S", choices=3),),
+    launch=Gated("swigluoai"),
+)
+def swigluoai_and_mul(
+    input: Any,
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    out: Any = None,
+    *,
+    interleaved: bool = True,
+    contract: str = "S0",
+    enable_pdl: bool | None = None,
+) -> Any:
+    """``g = min(gate, limit); u = clamp(up, -limit, limit); out = g * sigmoid(alpha * g) * (u + 1)``: the gate of gpt-oss.
+
+    ``input``: (…, 2 · width), ``gate`` in its even columns and ``up`` in its odd ones, or, with ``interleaved=False``, in its
+    halves; ``out``: (…, width), the same dtype, a new array where none is given; it is returned. ``alpha``, ``limit``: fp32
+    numbers, the limit not negative. A NaN goes through the clamps. ``contract``: S0, S1, or S2, which rounds after every
+    operation as eager PyTorch does. Raises as :func:`silu_and_mul`.
+
+    Source: ``GptOssExperts`` in transformers' models/gpt_oss; vLLM's ``swigluoai_and_mul``.
     """
 
 

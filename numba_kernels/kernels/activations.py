@@ -132,10 +132,34 @@ def make_gelu_tanh(storage: str, rounded: Callable[..., Any]) -> Callable[..., A
     return gelu_tanh
 
 
+def make_swigluoai(storage: str, rounded: Callable[..., Any]) -> Callable[..., Any]:
+    """``g * sigmoid(alpha * g)`` with ``g = min(gate, limit)``. A NaN is not greater than the limit, and goes through."""
+    sigmoid = make_sigmoid(storage)
+
+    @cuda.jit(device=True, inline="always")
+    def swigluoai(gate, alpha, limit):
+        g = rounded(limit if gate > limit else gate)
+        return g * rounded(sigmoid(rounded(g * alpha)))
+
+    return swigluoai
+
+
+def make_swigluoai_factor(storage: str, rounded: Callable[..., Any]) -> Callable[..., Any]:
+    """``clamp(up, -limit, limit) + 1``."""
+
+    @cuda.jit(device=True, inline="always")
+    def swigluoai_factor(up, alpha, limit):
+        bounded = limit if up > limit else (-limit if up < -limit else up)
+        return rounded(rounded(bounded) + float32(1.0))
+
+    return swigluoai_factor
+
+
 ACTIVATIONS = {
     "silu": Activation(make_silu),
     "gelu": Activation(make_gelu),
     "gelu_tanh": Activation(make_gelu_tanh),
+    "swigluoai": Activation(make_swigluoai, make_swigluoai_factor, ("alpha", "limit")),
 }
 
 

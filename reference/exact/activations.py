@@ -89,6 +89,14 @@ def _gelu_tanh_to_any_precision(gate: mpmath.mpf) -> mpmath.mpf:
     return sigmoid_to_any_precision(2 * mpmath.sqrt(2 / mpmath.pi) * (gate + cube))
 
 
+def _swish_factor(gate: torch.Tensor, alpha: float) -> Three:
+    return sigmoid_factor(alpha * gate)  # 24-bit significands: exact in float64
+
+
+def _swish_to_any_precision(gate: mpmath.mpf, alpha: float) -> mpmath.mpf:
+    return sigmoid_to_any_precision(mpmath.mpf(alpha) * gate)
+
+
 # --- gelu -------------------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +129,7 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
         "silu": Activation(sigmoid_factor, partial(sigmoid_fp32_error, 0.0), False, sigmoid_to_any_precision),
         # u takes 7 roundings, constants included.
         "gelu_tanh": Activation(_gelu_tanh_factor, partial(sigmoid_fp32_error, 7.0), True, _gelu_tanh_to_any_precision),
+        "swish": Activation(_swish_factor, partial(sigmoid_fp32_error, 1.0), False, _swish_to_any_precision),
         "gelu": Activation(_gelu_factor, _gelu_fp32_error, True, _gelu_to_any_precision),
         SIGMOID: Activation(sigmoid_factor, partial(sigmoid_fp32_error, 0.0), False, sigmoid_to_any_precision),
     }

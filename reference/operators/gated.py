@@ -7,7 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from reference.operators.declaration import ACTIVATION, Operator, Role, SplitForm, Tensor
+from reference.operators.declaration import (
+    ACTIVATION,
+    EVERY_OPERATION,
+    FP32_MAX,
+    Operator,
+    Parameter,
+    Role,
+    SplitForm,
+    Switch,
+    Tensor,
+)
 
 
 def silu(A: Any, gate: Any) -> Any:
@@ -24,6 +34,23 @@ def gelu_tanh(A: Any, gate: Any) -> Any:
     """gate * (1 + tanh(u)) / 2 = gate * sigmoid(2u), u = sqrt(2/pi) (gate + 0.044715 gate^3): no cancellation."""
     cubic = A.add(A.mul(A.mul(gate, gate), 0.044715), 1.0)
     return A.mul(gate, A.sigmoid(A.mul(A.mul(gate, 2.0 * math.sqrt(2.0 / math.pi)), cubic)))
+
+
+def swish(A: Any, gate: Any, alpha: float) -> Any:
+    """gate * sigmoid(alpha * gate)."""
+    return A.mul(gate, A.sigmoid(A.mul(gate, alpha)))
+
+
+def swigluoai(A: Any, gate: Any, up: Any, c: Any) -> tuple[Any]:
+    """swish(min(gate, limit)) * (clamp(up, -limit, limit) + 1), with S as the contract says."""
+    if c.rounds_every_operation:
+        A = A.after_every_operation()
+    limit = c.value("limit")
+    gate, up = A.minimum(gate, limit), A.clamp(up, -limit, limit)
+    activated = A.activate(swish, gate, c.value("alpha"))
+    if c.rounds_activation:
+        activated = A.load(A.store(activated))
+    return (A.store(A.mul(activated, A.add(up, 1.0))),)
 
 
 def act_and_mul(activation: Callable, A: Any, gate: Any, up: Any, c: Any) -> tuple[Any]:
@@ -62,5 +89,19 @@ def _gated(activation: Callable) -> Operator:
     )
 
 
-# Source of the semantics: FlashInfer 0.7.2, `flashinfer/activation.py`.
-GATED = (_gated(silu), _gated(gelu), _gated(gelu_tanh))
+# `f(input, alpha, limit) -> output`; input (..., 2 * width) T, gate in the even columns. S2 is the eager form of gpt-oss
+# (transformers 5.17, models/gpt_oss, GptOssExperts); vLLM's `swigluoai_and_mul` takes the same arguments.
+SWIGLUOAI = Operator(
+    "swigluoai_and_mul",
+    (Tensor("input", Role.PAIRS),),
+    ("output",),
+    swigluoai,
+    (EVERY_OPERATION,),
+    swish.__name__,
+    parameters=(Parameter("alpha", 1.702, 2.0**-126, FP32_MAX), Parameter("limit", 7.0, 0.0, FP32_MAX)),
+    switches=(Switch("gate", "limit"), Switch("up", "limit", -1.0), Switch("up", "limit")),
+    split_forms=SPLIT,
+)
+
+# Source of the others' semantics: FlashInfer 0.7.2, `flashinfer/activation.py`.
+GATED = (_gated(silu), _gated(gelu), _gated(gelu_tanh), SWIGLUOAI)

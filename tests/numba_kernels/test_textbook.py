@@ -16,7 +16,7 @@ from numba_kernels.runtime import launch
 from reference.contracts import contract
 from reference.operators import OPERATORS
 
-from .rows import ADD_NORMS, DTYPES, GATED, bits
+from .rows import ADD_NORMS, DTYPES, bits
 
 TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 WIDTHS = (1, 3, 111, 4096)
@@ -32,6 +32,7 @@ FIRST = {
     ("silu_and_mul", "S1", "bf16"),
     ("gelu_and_mul", "S1", "fp16"),
     ("gelu_tanh_and_mul", "S0", "bf16"),
+    ("swigluoai_and_mul", "S2", "bf16"),
 }
 
 
@@ -42,14 +43,13 @@ def inputs_of(op, rows, width, dtype, seed=0, device="cpu", weight_dtype=None):
     def values(*shape, dtype=dtype):
         return torch.randn(*shape, generator=generator).to(TORCH[dtype])
 
-    x = values(rows, width * (2 if op in GATED else 1))
+    declared = OPERATORS[op]
+    found = {name: values(*shape) for name, shape in declared.shapes((rows,), width).items()}
+    for name in declared.vectors:
+        found[name] = found[name] if weight_dtype is None else values(width, dtype=weight_dtype)
     if rows > 2:
+        x = found["input"]
         x[-1, width // 2], x[-2, width // 3] = torch.inf, torch.nan
-    found = {"input": x}
-    if op in ADD_NORMS:
-        found["residual"] = values(rows, width)
-    if op not in GATED:
-        found["weight"] = values(width, dtype=weight_dtype or dtype)
     return {name: tensor.to(device) for name, tensor in found.items()}
 
 

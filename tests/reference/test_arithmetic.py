@@ -133,7 +133,7 @@ def test_fp32_arithmetic_is_within_a_step_of_float64_for_each_rounding(op, dtype
     for c in corners(op):
         rounded = round_from_f64(evaluate_f64(op, inputs, c)["output"], dtype)
         distance = ulp_distance(evaluate(op, inputs, c)["output"], rounded)
-        assert distance.max() <= (3 if c.code in ("W1", "R0W1", "R1W1", "S1") else 1)
+        assert distance.max() <= (3 if c.code in ("W1", "R0W1", "R1W1", "S1", "S2") else 1)
         assert (distance > 0).float().mean() < 1e-3
 
 
@@ -145,8 +145,8 @@ def test_no_finite_gate_gives_nan_and_all_are_within_a_step_of_float64(op, dtype
     finite = gates[gates.isfinite()]
     inputs = {"input": torch.stack([finite, torch.ones_like(finite)], dim=-1)}
     assert finite.numel() == {torch.float16: 63488, torch.bfloat16: 65280}[dtype]
-    got = evaluate(op, inputs, Contract("S0"))["output"]
-    truth = round_from_f64(evaluate_f64(op, inputs, Contract("S0"))["output"], dtype)
+    got = evaluate(op, inputs, contract(op, "S0"))["output"]
+    truth = round_from_f64(evaluate_f64(op, inputs, contract(op, "S0"))["output"], dtype)
     assert not got.isnan().any()
     assert ulp_distance(got, truth).max() <= 1
 

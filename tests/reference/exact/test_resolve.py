@@ -1,6 +1,7 @@
 """One element exactly: beside a tie, where no float64 can tell, both sides of it come out."""
 
 import math
+from functools import partial
 
 import mpmath
 import pytest
@@ -10,12 +11,15 @@ from reference.exact.activations import ACTIVATIONS
 from reference.exact.resolve import gated_value, norm_value, square_sum
 
 BF16, FP32 = torch.bfloat16, torch.float32
+FACTORS = {name: each.to_any_precision for name, each in ACTIVATIONS.items()} | {
+    "swish": partial(ACTIVATIONS["swish"].to_any_precision, alpha=1.702)
+}
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_a_factor_just_below_one_leaves_a_tie_on_its_lower_side(name):
     """At a gate of 20 the factor is 1 - 2e-9 or nearer: times a tie of bf16 it rounds down, whatever is even."""
-    factor = ACTIVATIONS[name].to_any_precision
+    factor = FACTORS[name]
     for odd in (0, 1):
         below, tie = 1.0 + odd * 2.0**-7, 1.0 + odd * 2.0**-7 + 2.0**-8
         assert gated_value(factor, 20.0, tie, BF16) == below
@@ -25,7 +29,7 @@ def test_a_factor_just_below_one_leaves_a_tie_on_its_lower_side(name):
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("gate", [-30.0, -3.0, -1e-20, 1e-20, 0.7, 5.0])
 def test_an_ordinary_element_is_the_value_rounded(name, gate):
-    factor = ACTIVATIONS[name].to_any_precision
+    factor = FACTORS[name]
     with mpmath.workprec(200):
         exact = float(factor(mpmath.mpf(gate)) * gate)  # 53 bits, no tie of 24
     assert gated_value(factor, gate, gate, FP32) == torch.tensor(exact, dtype=torch.float64).float().item()
