@@ -5,6 +5,7 @@ All arithmetic is fp32. Needs a CUDA device to run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -123,6 +124,20 @@ def _gated_kernel(x_ptr, y_ptr, x_stride, y_stride, width, ACTIVATION: tl.conste
     tl.store(y_ptr + row * y_stride + cols, (activated * up).to(y_ptr.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def _swigluoai_kernel(x_ptr, y_ptr, x_stride, y_stride, width, alpha, limit, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    # One run of memory that holds gate, up, gate, up, ...: taken apart in registers.
+    both = tl.program_id(1) * (2 * BLOCK) + tl.arange(0, 2 * BLOCK)
+    pairs = tl.load(x_ptr + row * x_stride + both, mask=both < 2 * width, other=0.0).to(tl.float32)
+    gate, up = tl.split(tl.reshape(pairs, (BLOCK, 2)))
+    gate = tl.where(gate > limit, limit, gate)  # a NaN is not greater, and stays
+    up = tl.where(up > limit, limit, tl.where(up < -limit, -limit, up))
+    result = gate * tl.sigmoid(alpha * gate) * (up + 1.0)
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + row * y_stride + cols, result.to(y_ptr.dtype.element_ty), mask=cols < width)
+
+
 def fused_add_rmsnorm(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> None:
     """h = input + residual; residual <- h; input <- h * rsqrt(mean(h^2) + eps) * weight. R0W0; both written in place.
 
@@ -149,17 +164,25 @@ def gemma_rmsnorm(input: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) 
 
 def silu_and_mul(input: torch.Tensor) -> torch.Tensor:
     """silu(gate) * up, S0, in a new tensor (..., width); input (..., 2 * width): the gate first, `up` second."""
-    return _gated(input, "silu")
+    return _halves(input, "silu")
 
 
 def gelu_and_mul(input: torch.Tensor) -> torch.Tensor:
     """gelu(gate) * up with the error function; the rest as `silu_and_mul`."""
-    return _gated(input, "gelu")
+    return _halves(input, "gelu")
 
 
 def gelu_tanh_and_mul(input: torch.Tensor) -> torch.Tensor:
     """gelu(gate) * up in its tanh form; the rest as `silu_and_mul`."""
-    return _gated(input, "gelu_tanh")
+    return _halves(input, "gelu_tanh")
+
+
+def swigluoai_and_mul(input: torch.Tensor, alpha: float = 1.702, limit: float = 7.0) -> torch.Tensor:
+    """g * sigmoid(alpha * g) * (u + 1), g = min(gate, limit), u = clamp(up, -limit, limit), S0, in a new tensor (..., width).
+
+    input (..., 2 * width): the gate in its even columns, `up` in its odd ones.
+    """
+    return _gated(input, lambda grid, block, *rows: _swigluoai_kernel[grid](*rows, alpha, limit, **block))
 
 
 def _add_norm(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, bias: float) -> None:
@@ -187,7 +210,12 @@ def _norm(input: torch.Tensor, weight: torch.Tensor, eps: float, bias: float) ->
     return output
 
 
-def _gated(input: torch.Tensor, activation: str) -> torch.Tensor:
+def _halves(input: torch.Tensor, activation: str) -> torch.Tensor:
+    return _gated(input, lambda grid, block, *rows: _gated_kernel[grid](*rows, ACTIVATION=activation, **block))
+
+
+def _gated(input: torch.Tensor, launch: Callable[..., object]) -> torch.Tensor:
+    """The output of `launch(grid, block, x, y, x_stride, y_stride, width)`, rows by column blocks."""
     x = _rows(input, "input")
     count, width = x.shape[0], x.shape[1] // 2
     output = torch.empty((*input.shape[:-1], width), dtype=input.dtype, device=input.device)
@@ -195,11 +223,10 @@ def _gated(input: torch.Tensor, activation: str) -> torch.Tensor:
         return output
     y = output.view(-1, width)
     block = min(GATED_BLOCK, triton.next_power_of_2(width))
+    # 8 elements a thread: one 16-byte access of gate and one of up
+    shape = {"BLOCK": block, "num_warps": max(1, block // 256)}
     with _on(x.device):
-        # 8 elements a thread: one 16-byte access of gate and one of up
-        _gated_kernel[(count, triton.cdiv(width, block))](
-            x, y, x.stride(0), y.stride(0), width, ACTIVATION=activation, BLOCK=block, num_warps=max(1, block // 256)
-        )
+        launch((count, triton.cdiv(width, block)), shape, x, y, x.stride(0), y.stride(0), width)
     return output
 
 

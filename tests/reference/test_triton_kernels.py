@@ -18,9 +18,7 @@ def test_it_follows_its_contract(op, width, dtype):
     kernels = pytest.importorskip("reference.providers.triton_kernels")
     which = OPERATORS[op]
     torch.manual_seed(0)
-    double = 2 if which.activation else 1
-    shapes = {"input": (5, width * double), "residual": (5, width), "weight": (width,)}
-    inputs = {name: torch.randn(shapes[name], device="cuda").to(dtype) for name in which.inputs}
+    inputs = {name: torch.randn(shape, device="cuda").to(dtype) for name, shape in which.shapes((5,), width).items()}
     want = evaluate(op, inputs, contract(op))
     returned = getattr(kernels, op)(*inputs.values())
     got = {"output": returned} if returned is not None else {"output": inputs["input"], "residual": inputs["residual"]}
@@ -44,8 +42,11 @@ def test_writes_reach_the_callers_memory_or_are_refused():
         kernels.rmsnorm(torch.randn(4, 3, 64, device="cuda").transpose(0, 1), weight)
 
 
-@pytest.mark.parametrize("kernel", ["_add_norm_kernel", "_wide_add_norm_kernel", "_norm_kernel", "_wide_norm_kernel"])
-def test_the_norms_compile_to_16_byte_accesses_without_fp64(kernel):
+KERNELS = ["_add_norm_kernel", "_wide_add_norm_kernel", "_norm_kernel", "_wide_norm_kernel", "_swigluoai_kernel"]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_kernels_compile_to_16_byte_accesses_without_fp64(kernel):
     """For sm_90, as launched with aligned bf16 rows; needs Triton, no GPU."""
     pytest.importorskip("triton", reason="Triton is not installed")
     from triton import compile
@@ -56,7 +57,7 @@ def test_the_norms_compile_to_16_byte_accesses_without_fp64(kernel):
 
     function = getattr(triton_kernels, kernel)
     names = function.arg_names
-    kinds = {"BLOCK": "constexpr", "eps": "fp32", "bias": "fp32", "width": "i32"}
+    kinds = {"BLOCK": "constexpr", "width": "i32", **dict.fromkeys(("eps", "bias", "alpha", "limit"), "fp32")}
     signature = {n: kinds.get(n, "*bf16" if n.endswith("_ptr") else "i32") for n in names}
     aligned = {(names.index(n),): [["tt.divisibility", 16]] for n in names if n.endswith(("_ptr", "_stride")) or n == "width"}
     source = ASTSource(function, signature, {(names.index("BLOCK"),): 4096}, aligned)
