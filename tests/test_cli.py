@@ -178,7 +178,7 @@ def test_a_contract_spelled_twice_and_one_of_each_family_are_no_contradiction():
 
 def test_widths_go_as_far_as_the_kernels_do():
     from difftest.options import WIDEST
-    from numba_kernels import arguments
+    from numba_kernels.runtime import arguments
 
     assert WIDEST == arguments.WIDEST
 
