@@ -65,7 +65,7 @@ def where(document: dict[str, Any]) -> str:
     parts += [f"{name} {versions[name]}" for name in ("torch", "numba-cuda") if name in versions]
     if copy:
         parts.append(f"copy {copy['gbps']:,.0f} GB/s")
-    parts.append(str(document.get("date", "")))
+    parts.append(" and ".join(map(str, document.get("dates") or [document.get("date", "")])))
     return ", ".join(parts)
 
 
