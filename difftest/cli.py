@@ -174,7 +174,7 @@ def main() -> None:
 @listed(
     "--contract",
     metavar="CODES",
-    help="Where to round, one code an operator family.  [default: R0W0,W0,S0]",
+    help="Where to round: one code an operator family, or the library whose contract it is.  [default: R0W0,W0,S0]",
 )
 @click.option("--eps", default=DEFAULTS["--eps"], show_default=True, help="Inside the root.")
 @click.option(

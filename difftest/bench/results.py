@@ -91,7 +91,8 @@ def load(path: Path) -> dict[str, Any]:
 def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Several runs on one kind of card as one document: a point, or a host time, that two of them hold is the later file's.
 
-    Everything else is the last document's, but for `dates`, which has each one's. UsageError for different cards, whose times say nothing about each other.
+    Everything else is the last document's, but for `dates`, which has each one's. UsageError for different cards, whose times
+    say nothing about each other.
     """
     cards = {str((document.get("card") or {}).get("name")) for document in documents}
     if len(cards) > 1:

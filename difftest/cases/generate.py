@@ -61,6 +61,8 @@ def generate(request: Request) -> Iterator[Case]:
     for (i, op), (j, dtype) in itertools.product(enumerate(ops), enumerate(dtypes)):
         yield from grid(request, op, dtype)
         yield from layouts(request, op, dtype)
+        if not request.regimes_of(op):
+            continue
         turn = (j - i) % len(dtypes) * len(ops) + i  # the random cases go round the operators, each time in another dtype
         for number in range(len(range(turn, request.extra, groups))):
             yield random_case(request, op, dtype, number)

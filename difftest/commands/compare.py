@@ -76,6 +76,8 @@ def _ways_to_repeat(
             ways["this case again"] = terminal.command_line("replay", record.save_case(failures, found))
         except LackingError as error:
             ways["this case is not saved"] = str(error)
+        who = ("--op", found.case.op, "--candidate", session.candidate)
+        ways["which contract it follows"] = terminal.command_line("identify", *who)
     if request:
         ways["and its neighbours"] = terminal.command_line(*_narrowed(found, session, request, defaults))
     return ways

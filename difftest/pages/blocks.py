@@ -18,6 +18,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "forms": forms.forms,
     "ladder": speed.steps,
     "operators": operators.operators,
+    "regimes": operators.inputs,
     "profile": speed.profile,
     "speed": speed.headline,
     "speed-plot": speed.width_plot,

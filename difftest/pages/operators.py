@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numba_kernels
+from difftest.cases.regimes import REGIMES
 from difftest.report.table import Table, markdown
 from reference.operators import OPERATORS, Operator
 from reference.providers.claims import CLAIMS, Claim, libraries
@@ -52,6 +53,12 @@ def _shapes(op: Operator) -> str:
     if not op.mutated:
         by_shape.setdefault("(…, width)", []).append("out")
     return "; ".join(f"{', '.join(f'`{name}`' for name in names)}: {shape}" for shape, names in by_shape.items())
+
+
+def inputs(page: Path) -> str:
+    """Every regime of inputs: which operators get it, and the fault that it is there for."""
+    rows = ((f"`{each.name}`", (each.needs.__doc__ or "").strip().rstrip("."), each.why) for each in REGIMES.values())
+    return markdown(Table("", ("regime", "for", "why"), tuple(rows), names=3))
 
 
 def claims(page: Path) -> str:

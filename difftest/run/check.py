@@ -99,7 +99,8 @@ def check(
         except SystemExit as error:
             reason = f"raised SystemExit: {error}"
     if reason is not None:
-        return [Skip(case, reference.name, f"{candidate.name}: {reason}") for reference in references]
+        said = reason if reason.startswith(f"{candidate.name} ") else f"{candidate.name}: {reason}"
+        return [Skip(case, reference.name, said) for reference in references]
 
     inputs = case.inputs(case.device)
     called = call(case, function, inputs)

@@ -1,7 +1,7 @@
 """The RMSNorm kernels: ``h = x (+ residual); y = h / sqrt(mean(h²) + eps) * weight``. Each adds something to the one before.
 
-textbook.py comes before the first, streamed.py has the first, and ladder.py says what each step adds. All have one tree (see
-reduction.py) and so the same bits. A thread's work on its share of a row is in row.py, where a contract rounds in rounding.py.
+Read textbook.py first, then streamed.py, then this; ladder.py says what each step adds. All have one summation tree
+(reduction.py) and so the same bits. What a thread does for its share of a row is in row.py; where a contract rounds, rounding.py.
 """
 
 from __future__ import annotations
@@ -127,8 +127,10 @@ def make_warp_kernel(operation: NormOperation, config: NormConfig) -> Callable[.
 def make_cluster_kernel(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
     """A row by a cluster of blocks, which send each other their warp tiles' sums: for rows too wide, or too few, for one block.
 
-    Persistent: a cluster takes row after row, in their order in memory, and keeps the weight. Sums and the next row have two
-    places, in turn, so that those of one row are read while those of the next are written.
+    Persistent: a cluster keeps the weight and takes row after row, in their order in memory: the first by its place in the grid,
+    the others from a counter. Sums and the next row have two places, used in turn (``which``), so that those of one row are read
+    while those of the next are written. An mbarrier counts what arrives at each place: number ``which`` the sums, ``2 + which``
+    the next row. Thread 0 of a block says how many are to come (in ``send_row``); ``phase`` is how often, modulo 2, all have.
     """
     load_row, store_sum, scale_row = (make(operation, config) for make in (make_load_row, make_store_sum, make_scale_row_by_kept))
     begin, look_ahead, loaded = make_begin(operation, config), make_look_ahead(operation, config), make_loaded(config)
@@ -143,7 +145,7 @@ def make_cluster_kernel(operation: NormOperation, config: NormConfig) -> Callabl
     ):
         thread, block = int32(cuda.threadIdx.x), int32(cuda.blockIdx.x)
         lane, rank = int32(thread & 31), int32(block & (CLUSTER - 1))
-        warp, row = int32(rank * WARPS + (thread >> 5)), int64(block >> CLUSTER_BITS)  # of the cluster, of the launch
+        warp, row = int32(rank * WARPS + (thread >> 5)), int64(block >> CLUSTER_BITS)  # the warp's number in its cluster
         mbarriers, tile_sums = cuda.shared.array(4, uint64), cuda.shared.array(SUMS, float32)
         next_rows, kept = cuda.shared.array(2, int32), cuda.shared.array(0, WORD, alignment=16)
         if thread < 4:

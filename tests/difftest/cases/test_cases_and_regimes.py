@@ -55,6 +55,13 @@ def test_random_cases_differ_in_width_shape_layout_and_regime():
     assert len({c.padding for c in cases}) > 2
 
 
+@pytest.mark.parametrize("regime", regimes.REGIMES)
+def test_a_regime_asked_for_alone_is_drawn_for_the_operators_that_have_what_it_needs(regime):
+    cases = list(generate(dataclasses.replace(EVERYTHING, regimes=[regime])))
+    assert {case.regime for case in cases} == {regime}
+    assert {case.op for case in cases} == {op for op in OPERATORS if regime in regimes.names(OPERATORS[op])}
+
+
 def test_one_request_gives_the_same_cases_and_another_seed_gives_others():
     assert list(generate(EVERYTHING)) == list(generate(EVERYTHING))
     other = dataclasses.replace(EVERYTHING, seed=1)
