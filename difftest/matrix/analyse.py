@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -126,7 +127,7 @@ def _own(provider: Provider, op: str, member: dict[str, Any]) -> Contract:
     identified = member["identified"]
     if member["follows"] and identified["weight_bias"] == OPERATORS[op].weight_bias:
         eps = DEFAULT_EPS if identified["eps"] is None else identified["eps"]
-        return Contract(member["follows"], eps, identified["weight_bias"], identified["bias_in_fp32"])
+        return replace(contract(op, member["follows"], eps), bias_in_fp32=identified["bias_in_fp32"])
     return provider.claims(op) or contract(op)
 
 

@@ -59,12 +59,15 @@ def _claims(document: dict[str, Any]) -> str:
     """The table of what was read, with whether the outputs bear it out."""
     rows = []
     for claim in CLAIMS:
-        states = []
+        states: dict[str, bool] = {}
         for group in document["groups"]:
             for name, member in group["providers"].items():
                 if group["op"] in claim.ops and _is_of(name, claim.library) and member["keeps_claim"] is not None:
-                    states.append(member["keeps_claim"])
-        seen = "not measured here" if not states else "yes" if all(states) else "no"
+                    states[group["op"]] = states.get(group["op"], True) and member["keeps_claim"]
+        seen = "not measured here" if not states else "yes" if all(states.values()) else "no"
+        unseen = [op for op in claim.ops if op not in states]
+        if states and unseen:
+            seen += f"; {', '.join(unseen)} not measured here"
         note = claim.note + ("; " if claim.note and not claim.bias_in_fp32 else "")
         note += "" if claim.bias_in_fp32 else "the bias is added in the weight's dtype"
         rows.append((claim.library, ", ".join(claim.ops), claim.code, seen, claim.source, note))

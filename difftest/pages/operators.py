@@ -9,9 +9,10 @@ from pathlib import Path
 import numba_kernels
 from difftest.cases.regimes import REGIMES
 from difftest.report.table import Table, markdown
-from reference.operators import OPERATORS, Operator
+from reference.operators import OPERATORS, Operator, Role
 from reference.providers.claims import CLAIMS, Claim, libraries
 
+CONTROLS = ("contract", "enable_pdl")  # which every operator takes
 WHERE_TESTED = {"cpu": "its outputs, on a CPU", "gpu": "its outputs, on a GPU", "": "-"}
 
 
@@ -23,13 +24,11 @@ def operators(page: Path) -> str:
 
 def _operator(op: Operator) -> tuple[str, ...]:
     function = getattr(numba_kernels, op.name)
-    positional = [p for p in inspect.signature(function).parameters.values() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
-    words = [p.name if p.default is p.empty else f"{p.name}={_plain(p.default)}" for p in positional]
+    named = [p for p in inspect.signature(function).parameters.values() if p.name not in CONTROLS]
+    words = [p.name if p.default is p.empty else f"{p.name}={_plain(p.default)}" for p in named]
     formula = re.match(r"``[^`]+``(, ``[^`]+``)*", inspect.getdoc(function) or "")
     assert formula, f"the docstring of {op.name} begins with its formula, in double backticks"
-    in_place = ", ".join(f"`{name}`" for name in op.mutated) or (
-        "nothing, or `out`" if "out" in (p.name for p in positional) else ""
-    )
+    in_place = ", ".join(f"`{name}`" for name in op.mutated) or ("nothing, or `out`" if "out" in (p.name for p in named) else "")
     return (
         f"`{op.name}({', '.join(words)})`",
         formula.group().replace("``", "`"),
@@ -49,6 +48,8 @@ def _shapes(op: Operator) -> str:
     by_shape: dict[str, list[str]] = {}
     for name in op.inputs:
         row = "width" if op.row_length(name, 1) == 1 else f"{op.row_length(name, 1)} · width"
+        if any(each.name == name and each.role is Role.PAIRS for each in op.tensors):
+            row += ", interleaved"
         by_shape.setdefault(f"({row},)" if name in op.vectors else f"(…, {row})", []).append(name)
     if not op.mutated:
         by_shape.setdefault("(…, width)", []).append("out")

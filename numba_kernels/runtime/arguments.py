@@ -28,7 +28,8 @@ def check_contract(operator: Operator, contract: Any) -> dict[str, int]:
 def check_number(number: Number, value: Any) -> int:
     """The bits of the fp32 value that the kernel gets."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{number.name}: {value!r} of type {type(value).__name__}; a real number is needed")
+        said = f"{value!r} of type" if isinstance(value, str | bool | complex) else "a value of type"
+        raise TypeError(f"{number.name}: {said} {type(value).__name__}; a real number is needed")
     try:
         real = float(value)
     except OverflowError:

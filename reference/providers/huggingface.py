@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from types import SimpleNamespace
 
 import torch
 
 from reference.operators import operator
-from reference.providers.claim import ADD, GATED, GEMMA_ADD, GEMMA_NORM, NORM, Claim
+from reference.providers.claim import ADD, GATED, GEMMA_ADD, GEMMA_NORM, NORM, ROUNDING_EVERY_OPERATION, Claim
 from reference.providers.library import LibraryProvider
 
 _ACT2FN_NAMES = {"silu": "silu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
@@ -21,6 +22,7 @@ CLAIMS = (
     Claim("hf", GEMMA_ADD, "R1W0", f"{_HF}: models/gemma GemmaRMSNorm after a separate add", "gpu"),
     Claim("hf", GEMMA_NORM, "W0", f"{_HF}: models/gemma GemmaRMSNorm", "gpu"),
     Claim("hf", GATED, "S1", f"{_HF}: models/llama LlamaMLP with ACT2FN", "gpu"),
+    Claim("hf", ROUNDING_EVERY_OPERATION, "S2", f"{_HF}: models/gpt_oss GptOssExperts._apply_gate", "cpu"),
 )
 
 
@@ -41,9 +43,18 @@ class HuggingFace(LibraryProvider):
     distribution = "transformers"
     needs_cuda = False
 
+    def _refuses(self, op: str, dtype: torch.dtype, width: int, device: torch.device) -> str | None:
+        """The gate of gpt-oss, where the installed version has no function of it."""
+        which = operator(op)
+        if which.activation and which.parameters and _apply_gate() is None:
+            return "this version of transformers has no GptOssExperts._apply_gate"
+        return None
+
     def _native(self, op: str) -> Callable:
         which = operator(op)
-        if which.activation is not None:
+        if which.parameters and which.activation:
+            return _gpt_oss_gate()
+        if which.activation:
             activate = import_module("transformers.activations").ACT2FN[_ACT2FN_NAMES[which.activation]]
 
             def gated(input: torch.Tensor) -> torch.Tensor:
@@ -66,6 +77,23 @@ class HuggingFace(LibraryProvider):
             return norm(total, weight, eps), total
 
         return add_norm if which.mutated else norm
+
+
+def _apply_gate() -> Callable | None:
+    """`GptOssExperts._apply_gate`, which older versions of transformers write out in its caller: None."""
+    experts = import_module("transformers.models.gpt_oss.modeling_gpt_oss").GptOssExperts
+    return getattr(experts, "_apply_gate", None)
+
+
+def _gpt_oss_gate() -> Callable:
+    """The gate alone: it reads nothing of its module but the two numbers."""
+    apply_gate = _apply_gate()
+    assert apply_gate, "`_refuses` asks first"
+
+    def gated(input: torch.Tensor, alpha: float, limit: float) -> torch.Tensor:
+        return apply_gate(SimpleNamespace(alpha=alpha, limit=limit), input)
+
+    return gated
 
 
 def _norm_module(gemma: bool) -> torch.nn.Module:

@@ -8,7 +8,7 @@ from importlib import import_module
 import torch
 
 from reference.operators import operator
-from reference.providers.claim import ADD, GATED, NORM, Claim
+from reference.providers.claim import ADD, GATED, NORM, ROUNDING_EVERY_OPERATION, Claim
 from reference.providers.layout import (
     as_rows,
     require_aligned,
@@ -26,6 +26,14 @@ CLAIMS = (
     Claim("vllm", ADD, "R1W0", f"{_VLLM}/layernorm_kernels.cu", "", "W1 for a while in 2026; an R0 change is open"),
     Claim("vllm", NORM, "W0", f"{_VLLM}/layernorm_kernels.cu"),
     Claim("vllm", GATED, "S1", f"{_VLLM}/activation_kernels.cu"),
+    Claim(
+        "vllm",
+        ROUNDING_EVERY_OPERATION,
+        "S0",
+        f"{_VLLM}/activation_kernels.cu",
+        "",
+        "clamps by fminf and fmaxf: a NaN is lost",
+    ),
     Claim("vllm-0.x", ADD, "R1W1", f"{_VLLM_OLD}/layernorm_kernels.cu"),
     Claim("vllm-0.x", NORM, "W1", f"{_VLLM_OLD}/layernorm_kernels.cu"),
     Claim("vllm-0.x", GATED, "S1", f"{_VLLM_OLD}/activation_kernels.cu"),
@@ -75,9 +83,9 @@ class Vllm(LibraryProvider):
         if which.activation:
             kernel = getattr(torch.ops._C, op)
 
-            def gated(input: torch.Tensor) -> torch.Tensor:
+            def gated(input: torch.Tensor, *parameters: float) -> torch.Tensor:
                 output = input.new_empty((*input.shape[:-1], input.shape[-1] // 2))
-                kernel(output, input)
+                kernel(output, input, *parameters)
                 return output
 
             return gated

@@ -8,11 +8,14 @@ from click.testing import CliRunner
 
 from difftest import cli
 from difftest.errors import UsageError
-from difftest.matrix import file, page, tables
+from difftest.matrix import analyse, file, page, tables
+from difftest.providers.resolve import resolve
 from difftest.verdict import truth
 from reference.arithmetic import evaluate
 from reference.contracts import contract
 from reference.exact.oracle import correctly_rounded
+from reference.operators import OPERATORS
+from reference.operators.contract import check_contract
 
 from .conftest import spelled
 
@@ -207,3 +210,13 @@ def test_where_all_are_far_off_none_is_the_outlier():
     right = correctly_rounded("rmsnorm", inputs, contract("rmsnorm"))
     far = truth.errors([(right.outputs["output"] * 2, right, inputs)])
     assert truth.outliers({"a": far, "b": far}) == []
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_a_contract_found_from_outputs_is_one_of_its_operator(op):
+    which = OPERATORS[op]
+    identified = {"weight_bias": which.weight_bias, "bias_in_fp32": False, "eps": 1e-5 if which.vectors else None}
+    found = analyse._own(resolve("torch"), op, {"follows": which.codes[-1], "identified": identified})
+    check_contract(which, found)
+    assert (found.code, found.bias_in_fp32) == (which.codes[-1], False)
+    assert dict(found.parameters) == dict(contract(op).parameters)
