@@ -10,7 +10,7 @@ def some(run, key):
     return [case[key] for case in run.json["cases"] if case["verdict"] == "differs"]
 
 
-@pytest.mark.parametrize("function", ["fused_add_rmsnorm", "rmsnorm", "silu_and_mul"])
+@pytest.mark.parametrize("function", ["fused_add_rmsnorm", "rmsnorm", "silu_and_mul", "swigluoai_and_mul"])
 def test_what_is_right_conforms(difftest, broken, function):
     run = difftest("--candidate", broken("plain", function), *SMALL)
     assert run.status == 0, run.out
@@ -46,6 +46,8 @@ BROKEN = [
     ("positive_zeros", "fused_add_rmsnorm", "residual:"),
     ("cleans_the_weight", "rmsnorm", "number for NaN"),
     ("casts_the_weight", "rmsnorm", "fp32 weight"),
+    ("alpha_hard_coded", "swigluoai_and_mul", "S0, alpha 1, limit 7"),
+    ("limit_hard_coded", "swigluoai_and_mul", "S0, alpha 1.702, limit 2"),
     ("comes_back_wider", "rmsnorm", "output has dtype torch.float32, not torch.bfloat16"),
 ]
 BEYOND_FP16 = ("finite_for_inf", "inf_for_finite")  # faults that bf16's range hides
