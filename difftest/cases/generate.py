@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 import zlib
@@ -31,11 +30,13 @@ class Request:
     device: str = "cpu"
 
     def template(self, op: str, dtype: str, width: int, regime: str, lead: tuple[int, ...], **layout: Any) -> Case:
-        """A case of this request. Its seed is a function of the base seed and of what the case is, not of its index."""
+        """A case of this request, with its contract's numbers but for those in `layout`.
+
+        Its seed is a function of the base seed and of what the case is, not of its index.
+        """
         key = f"{self.seed}/{op}/{dtype}/{width}/{regime}/{lead}/{sorted(layout.items())}"
-        contract = self.contracts[op]
-        if "eps" in layout:
-            contract = dataclasses.replace(contract, eps=layout.pop("eps"))
+        numbers = {name: layout.pop(name) for name in ("eps", *(p.name for p in operator(op).parameters)) if name in layout}
+        contract = self.contracts[op].with_values(numbers)
         return Case(op, dtype, lead, width, regime, zlib.crc32(key.encode()), contract, device=self.device, **layout)
 
     def regimes_of(self, op: str) -> list[str]:
@@ -79,17 +80,18 @@ def grid(request: Request, op: str, dtype: str) -> Iterator[Case]:
 def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
     """Shapes and memory layouts beside the plain one, at the widest width asked for up to 4096, unit normal.
 
-    For each dtype: no rows; 1-D; 3-D; padded rows; `out` given; another eps. For each dtype of a single operator, and for one
-    of each of several, in turn, since each makes the emulator compile another kernel: rows off their alignment, the weight off
-    its alignment, an fp32 weight beside 16-bit rows. None where the number of rows was asked for, or not the regime `normal`.
+    For each dtype: no rows; 1-D; 3-D; padded rows; `out` given; the other value of each parameter, in the regime `switches` where
+    the formula changes its form at it. For each dtype of a single operator, and for one of each of several, in turn, since each
+    makes the emulator compile another kernel: rows off their alignment, the weight off its alignment, an fp32 weight beside
+    16-bit rows. None where the number of rows was asked for, or not the regime `normal`.
     """
     if request.rows is not None or "normal" not in request.regimes_of(op):
         return
     operation = operator(op)
     width = max((w for w in request.widths if w <= 4096), default=min(request.widths))
 
-    def case(lead: tuple[int, ...], **layout: Any) -> Case:
-        return request.template(op, dtype, width, "normal", lead, origin="layout", **layout)
+    def case(lead: tuple[int, ...], regime: str = "normal", **layout: Any) -> Case:
+        return request.template(op, dtype, width, regime, lead, origin="layout", **layout)
 
     def chosen(turn: int, among: Sequence[str]) -> bool:
         if dtype not in among or len(request.contracts) == 1:
@@ -102,8 +104,9 @@ def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
     yield case((3,), padding=8)
     if not operation.mutated:
         yield case((3,), out_given=True)
-    if EPS in operation.parameters:
-        yield case((3,), eps=1e-5)
+    for parameter in operation.parameters:
+        reaching = operation.switched_by(parameter) and "switches" in request.regimes_of(op)
+        yield case((3,), "switches" if reaching else "normal", **{parameter.name: parameter.other})
 
     if chosen(0, request.dtypes):
         yield case((3,), padding=3)
@@ -122,7 +125,7 @@ def row_buffers(op: Operator) -> tuple[str, ...]:
 
 
 def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
-    """The `number`-th random case of a group: a width, a shape, a layout, a regime and an eps, each drawn apart."""
+    """The `number`-th random case of a group: a width, a shape, a layout, a regime and numbers, each drawn apart."""
     draw = random.Random(f"{request.seed}/{op}/{dtype}/{number}")
     operation = operator(op)
     width = draw.choice((draw.randint(1, 300), round(2 ** draw.uniform(0, 13)), 8 * draw.randint(1, 512)))
@@ -131,7 +134,7 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
     if request.rows is not None:
         lead = (draw.choice(list(request.rows)),)
     buffers = (*row_buffers(operation), *operation.vectors)
-    eps = request.contracts[op].eps
+    contract = request.contracts[op]
     return request.template(
         op,
         dtype,
@@ -142,6 +145,7 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
         misaligned=tuple(name for name in buffers if draw.random() < 0.2),
         out_given=not operation.mutated and draw.random() < 0.5,
         weight_dtype="fp32" if operation.vectors and dtype != "fp32" and draw.random() < 0.25 else None,
-        eps=draw.choice((eps, eps, 1e-5, 1e-8)) if EPS in operation.parameters else eps,
+        eps=draw.choice((contract.eps, contract.eps, EPS.other, 1e-8)) if EPS in operation.parameters else contract.eps,
+        **{p.name: draw.choice((contract.value(p.name), p.other)) for p in operation.parameters if p != EPS},
         origin=f"random:{number}",
     )

@@ -96,7 +96,9 @@ def _narrowed(found: Result, session: Session, request: Request, defaults: Mappi
         words += ["--rows", case.rows]
     elif part == "random" and request.rows is not None:
         words += ["--rows", ",".join(map(str, request.rows))]
-    if part != "random":
+    if part == "layout":
+        words += ["--regimes", ",".join(dict.fromkeys(("normal", case.regime)))]  # without `normal` there are no layout cases
+    elif part == "grid":
         words += ["--regimes", case.regime]
     elif request.regimes is not None:
         words += ["--regimes", ",".join(request.regimes)]

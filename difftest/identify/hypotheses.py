@@ -23,15 +23,20 @@ EPS_CANDIDATES = (1e-6, 1e-5, 1e-8, 0.0, *(torch.finfo(t).eps for t in (torch.fl
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """For every output element the lowest and the highest value allowed; True in `judged` where that means something."""
+    """For every output element the lowest and the highest value allowed; True in `judged` where that means something.
+
+    True in `nan` where gate or up is NaN, so that the output must be; it may have no axes.
+    """
 
     lowest: torch.Tensor
     highest: torch.Tensor
     judged: torch.Tensor
+    nan: torch.Tensor
 
     def contains(self, output: torch.Tensor) -> torch.Tensor:
         """Where `output` is allowed, or nothing is judged."""
-        return ((output >= self.lowest) & (output <= self.highest)) | ~self.judged
+        within = (output >= self.lowest) & (output <= self.highest)
+        return torch.where(self.nan, output.isnan(), within | ~self.judged)
 
     def apart_from(self, other: Allowed) -> torch.Tensor:
         """Where the two have no value in common."""
@@ -50,9 +55,10 @@ class Hypothesis:
 
     def allows(self, inputs: Tensors) -> dict[str, Allowed]:
         """The allowed values by output name, each in the output's shape and dtype."""
+        nan = _nan_from_operands(self.op, inputs)
         if not self.hardware_tanh:
             found = attainable(self.op, inputs, self.contract)
-            return {name: Allowed(found.lowest[name], found.highest[name], found.judged[name]) for name in self.op.outputs}
+            return {n: Allowed(found.lowest[n], found.highest[n], found.judged[n], nan) for n in self.op.outputs}
         found_terms = terms(self.op, inputs, self.contract)
         assert isinstance(found_terms, GatedTerms)
         lowest, highest = activation_interval(found_terms)
@@ -61,10 +67,18 @@ class Hypothesis:
         slack = scale * (found_terms.factor - 0.5).abs() * HARDWARE_TANH
         ends = gated_ends(found_terms, torch.clamp(lowest - slack, min=0.0), highest + slack)
         low, high, judged = (t.reshape(found_terms.shape) for t in (*ends, gated_judged(found_terms)))
-        return {"output": Allowed(low, high, judged)}
+        return {"output": Allowed(low, high, judged, nan)}
 
     def __str__(self) -> str:
         return self.contract.code
+
+
+def _nan_from_operands(op: Operator, inputs: Tensors) -> torch.Tensor:
+    """Where gate or up of an element is NaN; False for the norms, whose probes have no NaN."""
+    if op.activation is None:
+        return torch.tensor(False, device=inputs[op.rows[0]].device)
+    values = op.split(inputs)
+    return torch.stack([values[role].isnan() for role in op.roles]).any(0)
 
 
 def codes(op: Operator, dtype: torch.dtype) -> list[Hypothesis]:
@@ -86,9 +100,9 @@ def biases(op: Operator, code: str, dtype: torch.dtype) -> list[Hypothesis]:
     return sorted(found, key=lambda h: h.op != op)
 
 
-def with_eps(hypothesis: Hypothesis, eps: float) -> Hypothesis:
-    """The same hypothesis with another eps."""
-    return replace(hypothesis, contract=replace(hypothesis.contract, eps=eps))
+def with_values(hypothesis: Hypothesis, **values: float) -> Hypothesis:
+    """The same hypothesis with other values of its contract's parameters."""
+    return replace(hypothesis, contract=hypothesis.contract.with_values(values))
 
 
 def other_functions(op: Operator, dtype: torch.dtype) -> list[Hypothesis]:

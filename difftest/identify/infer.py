@@ -4,7 +4,7 @@ When is a name certain? When nothing that was observed contradicts it, and at le
 other corner. Neither is a matter of tolerance: the values that a contract allows are all that sane fp32 arithmetic can
 give (`reference.exact.attainable`), so one element outside them refutes it, whatever order the kernel sums in. The margin is
 above one only so that no name rests on a handful of elements whose bound some unusual hardware misses. With the rows of
-`probes`, over a thousand elements contradict each wrong corner at width 3, and over ten thousand at width 4096.
+`probes.telling`, over a thousand elements contradict each wrong corner at width 3, and over ten thousand at width 4096.
 A rounded rstd or a mean over width + 1 shifts whole rows by 2^-9 and 1 / (2 * width), a thousand times and more what
 fp32 explains, so no corner is left uncontradicted, and the answer is "none".
 """
@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
 from difftest.cases.case import Case
 from difftest.identify import hypotheses, probes
-from difftest.identify.hypotheses import EPS_CANDIDATES, Hypothesis, with_eps
+from difftest.identify.hypotheses import EPS_CANDIDATES, Hypothesis, with_values
 from difftest.identify.tally import Contradiction, Observation, Tally, nearest, tally
 from difftest.run.call import call
 from difftest.verdict import judge
@@ -43,7 +44,8 @@ class Identification:
     `found`: the contract followed, or None. `among`: the codes that nothing contradicts, where that is more than one and
     they are told apart by no element: all of them for fp32, or at widths so narrow that they coincide. `codes`, `biases`,
     `eps`: the counts behind it. `eps_passed`: what the candidate was given; `listens`: it follows another eps when given
-    one (None: not asked). `approximate`: elements that only a hardware tanh explains. `why`: why the answer is none.
+    one (None: not asked); `listens_to`: the same of each further parameter, those left out of which it takes no other value.
+    `approximate`: elements that only a hardware tanh explains. `why`: why the answer is none.
     `nearest` and `first`: then, the contract that least contradicts, and the first element that does. `remarks`: what
     else was seen. `refused`: width -> reason, for widths the candidate does not take.
     """
@@ -58,6 +60,7 @@ class Identification:
     eps: list[Tally] = field(default_factory=list)
     eps_passed: float = DEFAULT_EPS
     listens: bool | None = None
+    listens_to: dict[str, bool] = field(default_factory=dict)
     approximate: int = 0
     why: str = ""
     nearest: Hypothesis | None = None
@@ -84,7 +87,10 @@ def identify(
     Whatever the function raises is a finding, short of `Refused`, which leaves the width out.
     """
     result = Identification(op, dtype)
-    loud = _observe(result, function, probes.telling, widths, device, seed, DEFAULT_EPS)
+    passed = contract_of(op)
+    loud = _observe(result, function, probes.telling, widths, device, seed, passed)
+    if op.switches:
+        loud += _observe(result, function, partial(probes.switching, contract=passed), result.widths, device, seed, passed)
     if not loud:
         result.why = result.why or "it refuses every width asked for"
         return result
@@ -97,27 +103,28 @@ def identify(
     if EPS in op.parameters:
         result.found = None  # until an eps is found too
         _eps(result, function, best, device, seed)
+    if result.found is not None:
+        _parameters(result, function, best, device, seed)
     _remark(result, loud)
     return result
 
 
 def _observe(
-    result: Identification, function: Function, draw: Callable, widths: Sequence[int], device: str, seed: int, eps: float
+    result: Identification, function: Function, draw: Callable, widths: Sequence[int], device: str, seed: int, passed: Contract
 ) -> list[Observation]:
-    """One call a width; fills in what was refused, and why there is nothing to go on if the function fails."""
+    """One call a width with the numbers of `passed`; fills in what was refused, and why there is nothing to go on if it fails."""
     seen = []
     for width in widths:
         inputs = {name: t.to(device) for name, t in draw(result.op, result.dtype, width, seed).items()}
         lead = tuple(inputs[result.op.rows[0]].shape[:-1])
-        contract = contract_of(result.op, eps=eps)
-        case = Case(result.op.name, of(result.dtype).name, lead, width, draw.__name__, seed, contract, device=device)
+        case = Case(result.op.name, of(result.dtype).name, lead, width, "", seed, passed, device=device)
         called = call(case, function, inputs)
         if called.refused:
             result.refused[width] = str(called.error)
         elif called.failure:
             result.why = f"at width {width} it {called.failure}" if called.error else f"at width {width}: {called.failure}"
         else:
-            seen.append(Observation(inputs, called.outputs, eps))
+            seen.append(Observation(inputs, called.outputs))
             if width not in result.widths:
                 result.widths.append(width)
     return seen
@@ -172,7 +179,8 @@ def _explanations(result: Identification, seen: list[Observation]) -> list[list[
 
 def _none(result: Identification, seen: list[Observation]) -> None:
     """Says why: a width that follows another contract than the rest, or the nearest and what contradicts it."""
-    by_width = {each.width: [t for t in tally([c.hypothesis for c in result.codes], [each]) if t.fits] for each in seen}
+    tried = [each.hypothesis for each in result.codes]
+    by_width = {w: [t for t in tally(tried, [each for each in seen if each.width == w]) if t.fits] for w in result.widths}
     if all(by_width.values()):
         named = [f"width {width} follows {' or '.join(map(str, (t.hypothesis for t in t_)))}" for width, t_ in by_width.items()]
         result.why = "; ".join(named)
@@ -193,15 +201,15 @@ def _biases(result: Identification, seen: list[Observation], best: Hypothesis) -
 
 def _eps(result: Identification, function: Function, best: Hypothesis, device: str, seed: int) -> None:
     """The eps that fits on rows of small mean square, and whether it is the one passed."""
-    seen = _observe(result, function, probes.quiet, result.widths, device, seed + 1, DEFAULT_EPS)
+    seen = _observe(result, function, probes.quiet, result.widths, device, seed + 1, contract_of(result.op))
     if not seen or result.why:
         result.nearest = best
         return
-    result.eps = tally([with_eps(best, eps) for eps in EPS_CANDIDATES], seen)
+    result.eps = tally([with_values(best, eps=eps) for eps in EPS_CANDIDATES], seen)
     if not any(each.fits for each in result.eps):
         measured = _measured_eps(best, seen)
         if measured is not None:
-            result.eps += tally([with_eps(best, measured)], seen)
+            result.eps += tally([with_values(best, eps=measured)], seen)
     fitting = [each.hypothesis for each in result.eps if each.fits]
     if not fitting:
         least = nearest(result.eps)
@@ -212,8 +220,34 @@ def _eps(result: Identification, function: Function, best: Hypothesis, device: s
         result.remarks.append("eps " + ", ".join(f"{h.contract.eps:g}" for h in fitting) + " can't be told apart here")
     result.found = fitting[0].contract
     if result.found.eps == DEFAULT_EPS:
-        again = _observe(result, function, probes.quiet, result.widths, device, seed + 1, OTHER_EPS)
-        result.listens = bool(again) and tally([with_eps(best, OTHER_EPS)], again)[0].fits
+        other = contract_of(result.op, eps=OTHER_EPS)
+        again = _observe(result, function, probes.quiet, result.widths, device, seed + 1, other)
+        result.listens = bool(again) and tally([with_values(best, eps=OTHER_EPS)], again)[0].fits
+
+
+def _parameters(result: Identification, function: Function, best: Hypothesis, device: str, seed: int) -> None:
+    """Of each parameter but eps, given its other value in a call of its own: whether the kernel follows that, or the default
+    still. The answer is none where it follows neither.
+    """
+    refused = dict(result.refused)
+    for parameter in result.op.parameters:
+        if parameter == EPS:
+            continue
+        other = {parameter.name: parameter.other}
+        passed = contract_of(result.op).with_values(other)
+        draw = partial(probes.switching, contract=passed)
+        seen = _observe(result, function, draw, result.widths, device, seed + 1, passed)
+        result.refused = dict(refused)  # the widths were taken, if not this value
+        followed, ignored = tally([with_values(best, **other), best], seen)
+        if followed.fits:
+            result.listens_to[parameter.name] = True
+        elif ignored.fits:
+            result.listens_to[parameter.name] = False
+        elif seen or result.why:
+            result.found, result.nearest, result.first = None, best, followed.first
+            what = result.why or f"{followed.contradicting} of {followed.elements} elements contradict {best}"
+            result.why = f"with {parameter.name} {parameter.other:g}, {what}"
+            return
 
 
 def _measured_eps(best: Hypothesis, seen: list[Observation]) -> float | None:
@@ -223,7 +257,7 @@ def _measured_eps(best: Hypothesis, seen: list[Observation]) -> float | None:
     """
     lowest, highest = -math.inf, math.inf
     for each in seen:
-        found = terms(best.op, each.inputs, with_eps(best, 0.0).contract)
+        found = terms(best.op, each.inputs, with_values(best, eps=0.0).contract)
         assert isinstance(found, NormTerms)
         rows = rstd_interval(found, each.outputs["output"].reshape(found.hidden.shape))
         square = found.mean_square[:, 0]

@@ -8,7 +8,7 @@ import torch
 
 from reference.arithmetic import evaluate
 from reference.operators import Operator
-from reference.operators.contract import corners
+from reference.operators.contract import Contract, corners
 from reference.operators.declaration import RSTD
 
 Tensors = dict[str, torch.Tensor]
@@ -22,6 +22,11 @@ DRAWN = 4  # rows drawn for each one kept
 # tried, finfo(bf16).eps, an eighth of one rounding: what such rows say about the corners holds whatever eps is. The
 # largest elements stay a factor of 8 below fp16's limit.
 LOUD = 1024.0
+# Of a role at whose values the formula switches: the share of elements that lie about those values, and of them the share
+# that lie within 1/16; the others reach from a quarter to four times. One element in 64 is Inf, -Inf or NaN.
+SWITCHED = 0.5
+NEAR = 0.5
+SPECIAL = 1 / 64
 # Rows of these mean squares tell every eps that is tried from the next: 0 and 1e-8 by 5 to 0.05 %.
 QUIET = (1e-7, 1e-5)
 
@@ -60,6 +65,28 @@ def quiet(op: Operator, dtype: torch.dtype, width: int, seed: int) -> Tensors:
     scale = (target / total.square().mean(-1, keepdim=True).clamp_min(1e-6)).sqrt()
     scaled = {name: (value * scale).to(dtype) for name, value in values.items()}
     return {**scaled, **_vectors(op, width, dtype, generator)}
+
+
+def switching(op: Operator, dtype: torch.dtype, width: int, seed: int, contract: Contract) -> Tensors:
+    """Rows as `telling` draws them, but that half of the elements of each role with switches lie about the values at which the
+    formula changes its form under `contract`, and about their negatives; and some Inf and NaN.
+    """
+    rows, generator = rows_for(width), torch.Generator().manual_seed(seed)
+
+    def uniform(low: float, high: float) -> torch.Tensor:
+        return low + (high - low) * torch.rand(rows, width, generator=generator)
+
+    values = op.split(_draw(op, rows, width, torch.float32, generator))
+    for role, points in op.switch_values(contract).items():
+        point = torch.tensor(points)[torch.randint(len(points), (rows, width), generator=generator)]
+        far, near = torch.exp2(uniform(-2.0, 2.0)), uniform(15 / 16, 17 / 16)
+        factor = torch.where(uniform(0.0, 1.0) < NEAR, near, far)
+        about = torch.where(uniform(-1.0, 1.0) < 0, -point, point) * factor
+        special = torch.tensor((torch.inf, -torch.inf, torch.nan))[torch.randint(3, (rows, width), generator=generator)]
+        chosen = uniform(0.0, 1.0)
+        values[role] = torch.where(chosen < SPECIAL, special, torch.where(chosen < SWITCHED, about, values[role]))
+    assembled = op.assemble(values) | {name: values[name] for name in op.vectors}
+    return {name: tensor.to(dtype) for name, tensor in assembled.items()}
 
 
 def _draw(op: Operator, rows: int, width: int, dtype: torch.dtype, generator: torch.Generator) -> Tensors:

@@ -41,7 +41,7 @@ def last_line(found: Identification) -> str:
         parts.append(eps_in_words(found))
     if found.op.vectors:
         parts.append(bias_in_words(found.found, found.dtype))
-    parts += [f"{name} {value:g} as passed" for name, value in found.found.parameters]
+    parts += [parameter_in_words(found, name) for name, _ in found.found.parameters]
     if found.approximate:
         parts.append(f"activation approximate: {found.approximate} elements only a hardware tanh explains")
     if not parts:
@@ -56,6 +56,15 @@ def eps_in_words(found: Identification) -> str:
     if found.found.eps != found.eps_passed:
         return f"{text}, not the {found.eps_passed:g} passed"
     return f"{text} whatever is passed" if found.listens is False else f"{text} as passed"
+
+
+def parameter_in_words(found: Identification, name: str) -> str:
+    """`limit 7 as passed`, and whether another value would be followed."""
+    assert found.found is not None
+    text = f"{name} {found.found.value(name):g}"
+    if name not in found.listens_to:
+        return f"{text}, no other is taken"
+    return f"{text} as passed" if found.listens_to[name] else f"{text} whatever is passed"
 
 
 def exit_status(found: Identification) -> int:
@@ -101,6 +110,8 @@ def _table(title: str, what: str, labels: Sequence[str], tallies: Sequence[Tally
 def document(found: Identification) -> dict[str, Any]:
     """Plain data; `contract` is None for none, `verdict` one of found, none, undecided."""
     contract = found.found
+    numbers = contract.parameters if contract else ()
+    parameters = {name: {"value": value, "as_passed": found.listens_to.get(name)} for name, value in numbers}
     return {
         "op": found.op.name,
         "dtype": of(found.dtype).name,
@@ -111,6 +122,7 @@ def document(found: Identification) -> dict[str, Any]:
         "eps": contract.eps if contract and EPS in found.op.parameters else None,
         "eps_passed": found.eps_passed,
         "eps_ignored": found.eps_ignored,
+        **({"parameters": parameters} if parameters else {}),
         "weight_bias": contract.weight_bias if contract else None,
         "bias_in_fp32": contract.bias_in_fp32 if contract else None,
         "approximate": found.approximate,

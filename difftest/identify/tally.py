@@ -20,7 +20,6 @@ class Observation:
 
     inputs: Tensors
     outputs: Tensors
-    eps: float
 
     @property
     def width(self) -> int:
@@ -87,7 +86,7 @@ def nearest(tallies: Sequence[Tally]) -> Tally:
 def _count(into: Tally, name: str, values: torch.Tensor, side: Allowed, decisive: torch.Tensor, width: int) -> None:
     inside = side.contains(values)
     wrong = ~inside
-    into.elements += int(side.judged.sum())
+    into.elements += int((side.judged | side.nan).sum())
     into.contradicting += int(wrong.sum())
     into.agree += int((inside & decisive).sum())
     into.against += int((wrong & decisive).sum())
@@ -95,7 +94,7 @@ def _count(into: Tally, name: str, values: torch.Tensor, side: Allowed, decisive
         flat = int(wrong.flatten().to(torch.uint8).argmax())
         index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), values.shape))
         low, high = side.lowest[index], side.highest[index]
-        allowed = shown(low) if bool(low == high) else f"{shown(low)} to {shown(high)}"
+        allowed = shown(low) if bool(low == high) else "NaN" if bool(low.isnan()) else f"{shown(low)} to {shown(high)}"
         into.first = Contradiction(width, name, index, shown(values[index]), allowed)
 
 

@@ -73,12 +73,16 @@ KNOWN_CODES = codes_of((SUM, NORM)) + codes_of((NORM,)) + codes_of((EVERY_OPERAT
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number that a call passes after its tensors: its default, and the range that is allowed, ends included."""
+    """A number that a call passes after its tensors: its default, and the range that is allowed, ends included.
+
+    `other`: a second value, with which outputs differ: what ignores the number that it is passed shows.
+    """
 
     name: str
     default: float
     lowest: float
     highest: float
+    other: float
 
     def check(self, value: float) -> None:
         """Raises ValueError for a value outside the range, or a NaN."""
@@ -86,7 +90,7 @@ class Parameter:
             raise ValueError(f"{self.name} must lie in [{self.lowest:g}, {self.highest:g}], got {value}")
 
 
-EPS = Parameter("eps", DEFAULT_EPS, 0.0, FP32_MAX)
+EPS = Parameter("eps", DEFAULT_EPS, 0.0, FP32_MAX, other=1e-5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +261,10 @@ class Operator:
         for each in self.switches:
             found[each.role] = (*found.get(each.role, ()), each.sign * contract.value(each.parameter))
         return found
+
+    def switched_by(self, parameter: Parameter) -> bool:
+        """Whether the formula changes its form at a value of that parameter."""
+        return any(each.parameter == parameter.name for each in self.switches)
 
 
 def _parts(tensor: Tensor) -> tuple[str, ...]:

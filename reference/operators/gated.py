@@ -98,7 +98,7 @@ SWIGLUOAI = Operator(
     swigluoai,
     (EVERY_OPERATION,),
     swish.__name__,
-    parameters=(Parameter("alpha", 1.702, 2.0**-126, FP32_MAX), Parameter("limit", 7.0, 0.0, FP32_MAX)),
+    parameters=(Parameter("alpha", 1.702, 2.0**-126, FP32_MAX, other=1.0), Parameter("limit", 7.0, 0.0, FP32_MAX, other=2.0)),
     switches=(Switch("gate", "limit"), Switch("up", "limit", -1.0), Switch("up", "limit")),
     split_forms=SPLIT,
 )

@@ -63,7 +63,8 @@ def test_a_case_survives_json_with_its_parameters():
     assert not {"small_mean_square", "cancellation"} & {case.regime for case in cases}
     for case in cases:
         record = json.loads(json.dumps(case.to_json()))
-        assert (record["contract"], record["alpha"], record["limit"]) == ("S2", 1.5, 3.0)
+        if case.origin == "grid":
+            assert (record["contract"], record["alpha"], record["limit"]) == ("S2", 1.5, 3.0)
         assert Case.from_json(record) == case
     assert describe(cases[0]).endswith("S2, alpha 1.5, limit 3")
 
@@ -110,7 +111,7 @@ def test_the_ledger_counts_gate_and_up_and_the_output():
 def test_a_candidate_that_computes_it_conforms_and_the_saved_run_says_with_what(difftest):
     run = difftest("--candidate", spelled("limited_silu_and_mul"), *SMALL)
     assert run.status == 0, run.out
-    assert {(case["alpha"], case["limit"]) for case in run.json["cases"]} == {(1.702, 7.0)}
+    assert {(case["alpha"], case["limit"]) for case in run.json["cases"]} >= {(1.702, 7.0), (1.0, 7.0), (1.702, 2.0)}
     assert difftest("--candidate", spelled("limited_silu_and_mul_eager"), *SMALL, "--contract", "S2").status == 0
 
 

@@ -19,3 +19,8 @@ def rmsnorm(input, weight, eps, out=None):
 def silu_and_mul(input):
     gate, up = input.float().chunk(2, dim=-1)
     return (F.silu(gate) * up).to(input.dtype)
+
+
+def swigluoai_and_mul(input, alpha, limit):
+    gate, up = input[..., 0::2].float().clamp(max=limit), input[..., 1::2].float().clamp(-limit, limit)
+    return (gate * torch.sigmoid(alpha * gate) * (up + 1)).to(input.dtype)

@@ -45,6 +45,25 @@ def test_every_operator_gets_every_odd_layout_in_some_dtype():
             assert len({c.contract.eps for c in cases}) == 2
 
 
+@pytest.mark.parametrize("op", [op for op in OPERATORS.values() if op.parameters], ids=lambda op: op.name)
+def test_every_parameter_has_its_other_value_in_a_layout_case_of_each_dtype_where_it_shows(op):
+    cases = [c for c in generate(EVERYTHING) if c.op == op.name and c.origin == "layout"]
+    for parameter in op.parameters:
+        assert parameter.default != parameter.other
+        parameter.check(parameter.other)
+        others = [c for c in cases if c.contract.value(parameter.name) == parameter.other]
+        assert {c.dtype for c in others} == set(FORMATS)
+        assert {c.regime for c in others} == {"switches" if op.switched_by(parameter) else "normal"}
+        for case in others:
+            assert case.contract.with_values({parameter.name: parameter.default}) == EVERYTHING.contracts[op.name]
+
+
+def test_random_cases_draw_the_parameters_that_an_operator_has_beside_eps():
+    cases = generate(dataclasses.replace(EVERYTHING, contracts={"swigluoai_and_mul": contract("swigluoai_and_mul")}))
+    found = {c.contract.parameters for c in cases if c.origin.startswith("random")}
+    assert {(dict(each)["alpha"], dict(each)["limit"]) for each in found} == set(itertools.product((1.702, 1.0), (7.0, 2.0)))
+
+
 def test_random_cases_differ_in_width_shape_layout_and_regime():
     cases = [c for c in generate(EVERYTHING) if c.origin.startswith("random")]
     assert len(cases) == EVERYTHING.extra

@@ -1,5 +1,7 @@
 """Each fault from the field, as a candidate that has it: the tester must find it, and say what is wrong."""
 
+import shlex
+
 import pytest
 
 SMALL = ("--widths", "3,64,111", "--cases", 0)
@@ -10,7 +12,7 @@ def some(run, key):
     return [case[key] for case in run.json["cases"] if case["verdict"] == "differs"]
 
 
-@pytest.mark.parametrize("function", ["fused_add_rmsnorm", "rmsnorm", "silu_and_mul"])
+@pytest.mark.parametrize("function", ["fused_add_rmsnorm", "rmsnorm", "silu_and_mul", "swigluoai_and_mul"])
 def test_what_is_right_conforms(difftest, broken, function):
     run = difftest("--candidate", broken("plain", function), *SMALL)
     assert run.status == 0, run.out
@@ -46,6 +48,8 @@ BROKEN = [
     ("positive_zeros", "fused_add_rmsnorm", "residual:"),
     ("cleans_the_weight", "rmsnorm", "number for NaN"),
     ("casts_the_weight", "rmsnorm", "fp32 weight"),
+    ("alpha_hard_coded", "swigluoai_and_mul", "S0, alpha 1, limit 7"),
+    ("limit_hard_coded", "swigluoai_and_mul", "S0, alpha 1.702, limit 2"),
     ("comes_back_wider", "rmsnorm", "output has dtype torch.float32, not torch.bfloat16"),
 ]
 BEYOND_FP16 = ("finite_for_inf", "inf_for_finite")  # faults that bf16's range hides
@@ -69,6 +73,17 @@ def is_found(run, said):
     assert run.json["verdict"] == "differs"
     reasons = " ".join(reason for reasons in some(run, "reasons") for reason in reasons)
     assert said in run.out + reasons
+
+
+def test_the_command_in_the_report_finds_a_hard_coded_limit_again(difftest, broken):
+    """Its worst case is of no grid, and of another regime than the other layouts."""
+    words = ("--dtypes", "bf16", "--widths", "3,64", "--cases", 0)
+    run = difftest("--candidate", broken("limit_hard_coded", "swigluoai_and_mul"), *words)
+    (line,) = [line for line in run.out.splitlines() if "and its neighbours: " in line]
+    again = difftest(*shlex.split(line.partition("and its neighbours: ")[2])[3:])
+    assert [(case["seed"], case["limit"]) for case in again.json["cases"] if case["verdict"] == "differs"] == [
+        (case["seed"], case["limit"]) for case in run.json["cases"] if case["verdict"] == "differs"
+    ]
 
 
 def test_a_right_norm_is_within_one_ulp_of_the_reference_in_both_outputs(difftest, broken):

@@ -86,6 +86,11 @@ def test_every_contract_is_named_from_each_of_five_seeds_at_each_width(provider,
         ("gated", "gelu_and_mul_s1", "contract: S1 (gelu in fp32)"),
         ("gated", "gelu_tanh_and_mul_s0", "contract: S0 (gelu_tanh in fp32)"),
         ("gated", "gelu_tanh_and_mul_s1", "contract: S1 (gelu_tanh in fp32)"),
+        ("gated", "swigluoai_and_mul_s0", "contract: S0 (alpha 1.702 as passed; limit 7 as passed)"),
+        ("gated", "swigluoai_and_mul_s2", "contract: S2 (alpha 1.702 as passed; limit 7 as passed)"),
+        ("gated", "swigluoai_and_mul_alpha_fixed", "contract: S0 (alpha 1.702 whatever is passed; limit 7 as passed)"),
+        ("gated", "swigluoai_and_mul_limit_fixed", "contract: S0 (alpha 1.702 as passed; limit 7 whatever is passed)"),
+        ("gated", "swigluoai_and_mul_refuses_other_limits", "contract: S0 (alpha 1.702 as passed; limit 7, no other is taken)"),
     ],
 )
 def test_plain_functions_are_named_with_their_eps_and_bias(candidate, dtype, file, function, line):
@@ -160,6 +165,29 @@ def test_a_wrong_residual_is_the_first_contradiction(candidate):
     assert found.first.output == "residual"
 
 
+@pytest.mark.parametrize("dtype", BF16_FIRST)
+@pytest.mark.parametrize("function", ["limit_ignored", "limit_off", "gate_clamped_below", "up_not_clamped_below", "nan_lost"])
+def test_what_clamps_elsewhere_or_loses_nan_is_none_at_width_3_already(candidate, dtype, function):
+    found = identify(*candidate("gated", f"swigluoai_and_mul_{function}"), DTYPES[dtype], [3])
+    assert last_line(found).startswith("contract: none (")
+    assert found.first is not None
+
+
+def test_a_lost_nan_is_the_first_contradiction(candidate):
+    found = identify(*candidate("gated", "swigluoai_and_mul_nan_lost"), torch.bfloat16, [3])
+    assert last_line(found).endswith("allowed: NaN)")
+
+
+def test_what_raises_for_another_limit_is_none_and_says_for_which(candidate):
+    found = identify(*candidate("gated", "swigluoai_and_mul_one_limit_only"), torch.bfloat16, [3])
+    assert (found.found, found.why) == (None, "with limit 2, at width 3 it raised ValueError: limit must be 7")
+
+
+def test_a_value_that_is_refused_leaves_no_width_out(candidate):
+    found = identify(*candidate("gated", "swigluoai_and_mul_refuses_other_limits"), torch.bfloat16, [3])
+    assert (found.refused, document(found)["parameters"]["limit"]) == ({}, {"value": 7.0, "as_passed": None})
+
+
 def test_another_function_is_named_where_there_is_one(candidate):
     found = identify(*candidate("gated", "gelu_tanh_and_mul_is_erf"), torch.bfloat16, [111])
     assert found.remarks == ["it computes gelu_and_mul under S0"]
@@ -213,6 +241,20 @@ def test_no_eps_that_is_tried_moves_the_rows_that_tell_the_corners_apart(width):
     rows = probes.telling(OPERATORS["fused_add_rmsnorm"], torch.float16, width, 0)
     mean_square = (rows["input"].double() + rows["residual"].double()).square().mean(-1)
     assert max(EPS_CANDIDATES) / mean_square.min() / 2 < 2**-25
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("limit", [2.0, 7.0])
+def test_a_hundred_probed_gates_and_ups_lie_close_to_each_side_of_the_limit_and_beyond_it(dtype, limit):
+    op = OPERATORS["swigluoai_and_mul"]
+    values = op.split(probes.switching(op, DTYPES[dtype], 3, 0, contract(op, limit=limit)))
+    for each in values.values():
+        magnitude = each.float().abs()
+        for low, high in ((15 / 16, 1.0), (1.0, 17 / 16), (2.0, 4.0)):
+            found = (magnitude > low * limit) & (magnitude < high * limit)
+            assert min((found & (each > 0)).sum(), (found & (each < 0)).sum()) > 100
+        assert each.isnan().any()
+        assert each.isinf().any()
 
 
 @pytest.mark.parametrize("op", OPERATORS)

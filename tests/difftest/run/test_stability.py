@@ -292,11 +292,11 @@ def test_the_command_that_runs_a_chosen_case_again_chooses_it_too(seed):
         part, _, number = case.origin.partition(":")
         random = part == "random"
         narrowed = Request(
-            {case.op: case.contract},
+            {case.op: DEFAULT.contracts[case.op]},
             [case.dtype],
             [1 if random else case.width],
             rows=[case.rows] if part == "grid" else None,
-            regimes=None if random else [case.regime],
+            regimes=None if random else ["normal", case.regime] if part == "layout" else [case.regime],
             extra=int(number) + 1 if random else 0,
             seed=seed,
         )

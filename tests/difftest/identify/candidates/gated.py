@@ -5,6 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from reference.providers import Refused
+
 
 def tanh(value):
     """As far off as tanh.approx may be: cut to twelve significant bits, a relative error of up to 2^-11."""
@@ -82,3 +84,64 @@ def silu_and_mul_rounds_the_sigmoid(input):
 
 def gelu_and_mul_is_tanh(input):
     return gelu_tanh_and_mul_s0(input)
+
+
+def swigluoai_and_mul_s0(input, alpha, limit):
+    return limited(*pairs(input), alpha, limit).to(input.dtype)
+
+
+def swigluoai_and_mul_s2(input, alpha, limit):
+    gate, up = input[..., 0::2].clamp(max=limit), input[..., 1::2].clamp(-limit, limit)
+    return (up + 1) * (gate * torch.sigmoid(gate * alpha))
+
+
+def swigluoai_and_mul_alpha_fixed(input, alpha, limit):
+    return swigluoai_and_mul_s0(input, 1.702, limit)
+
+
+def swigluoai_and_mul_limit_fixed(input, alpha, limit):
+    return swigluoai_and_mul_s0(input, alpha, 7.0)
+
+
+def swigluoai_and_mul_limit_ignored(input, alpha, limit):
+    return swigluoai_and_mul_s0(input, alpha, math.inf)
+
+
+def swigluoai_and_mul_limit_off(input, alpha, limit):
+    return swigluoai_and_mul_s0(input, alpha, 1.001 * limit)
+
+
+def swigluoai_and_mul_gate_clamped_below(input, alpha, limit):
+    gate, up = pairs(input)
+    return limited(gate.clamp(min=-limit), up, alpha, limit).to(input.dtype)
+
+
+def swigluoai_and_mul_up_not_clamped_below(input, alpha, limit):
+    gate, up = pairs(input)
+    gate = gate.clamp(max=limit)
+    return (gate * torch.sigmoid(alpha * gate) * (up.clamp(max=limit) + 1)).to(input.dtype)
+
+
+def swigluoai_and_mul_nan_lost(input, alpha, limit):
+    return swigluoai_and_mul_s0(torch.where(input.isnan(), limit, input), alpha, limit)
+
+
+def swigluoai_and_mul_one_limit_only(input, alpha, limit):
+    if limit != 7.0:
+        raise ValueError("limit must be 7")
+    return swigluoai_and_mul_s0(input, alpha, limit)
+
+
+def swigluoai_and_mul_refuses_other_limits(input, alpha, limit):
+    if limit != 7.0:
+        raise Refused("limit must be 7")
+    return swigluoai_and_mul_s0(input, alpha, limit)
+
+
+def pairs(input):
+    return input[..., 0::2].float(), input[..., 1::2].float()
+
+
+def limited(gate, up, alpha, limit):
+    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return gate * torch.sigmoid(alpha * gate) * (up + 1)
