@@ -1,40 +1,13 @@
-"""How these tests name their candidates, and call the command line in this process."""
+"""How these tests name their candidates."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pytest
-import torch
-from click.testing import CliRunner
+from ..in_process import one_thread, run
 
-from difftest import cli
-
+__all__ = ["one_thread", "run"]
 CANDIDATES = Path(__file__).parent / "candidates.py"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """The tensors are small: threads that wait for each other cost more than they bring."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Runs a command; gives its status, its output and its JSON."""
-
-    def call(*words: object):
-        file = tmp_path / "found.json"
-        result = CliRunner().invoke(cli.main, [*map(str, words), "--json", str(file)])
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, json.loads(file.read_text()) if file.exists() else None
-
-    return call
 
 
 def spelled(function: str) -> str:
