@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -12,6 +13,34 @@ from reference.contracts import Contract, contract
 WIDEST = 2**30  # elements of a row, what the kernels take (`numba_kernels.runtime.arguments`)
 LARGEST_SEED = 2**62  # torch's are 64-bit numbers
 MOST = 2**40  # for any other number: more rows than memory holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The options of `difftest` as they were given: text for what takes a list, empty where it was not given."""
+
+    ops: str
+    dtypes: str
+    widths: str
+    rows: str
+    regime_names: str
+    candidate: str
+    against: str
+    contract: str
+    eps: float
+    device: str
+    seed: int
+    cases: int
+    time_budget: float | None
+    workers: int | None
+    batch_invariant: bool
+
+    def check_numbers(self) -> None:
+        """UsageError for a number that is out of range."""
+        seed(self.seed)
+        at_least("--cases", self.cases, 0)
+        at_least("--workers", self.workers or 0, 0)
+        at_least("--time-budget", self.time_budget or 0.0, 0.0)
 
 
 def names(option: str, text: str, allowed: Iterable[str]) -> list[str]:

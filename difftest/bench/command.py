@@ -69,7 +69,15 @@ def bench(
     reason = providers[0].check(points[0])
     if reason:
         raise LackingError(f"{OURS} can't run on {where}: {reason}")
-    screen = _screen(markdown)
+    saver = _Saver(json, run.PARTS)
+    request = run.Request(points, providers, where, named=bool(peers), time_budget=time_budget)
+    document = _measured(request, names, saver, _screen(markdown))
+    return _end(document, saver, _report(document, plots, markdown))
+
+
+def _measured(request: run.Request, peers: Sequence[str], saver: _Saver, screen: Console) -> dict[str, Any]:
+    """The document of the points measured, each said and saved as it ends."""
+    points, providers, where = request.cases, request.providers, request.device
     screen.print(
         f"{counted(len(points), 'point')}, {counted(len(providers), 'provider')} on {torch.cuda.get_device_name(where)}",
         markup=False,
@@ -78,15 +86,12 @@ def bench(
     def on_point(case: Case, result: Mapping[str, Any]) -> None:
         screen.print(_line(case, result), markup=False, soft_wrap=True)
 
-    about = {**_head(run.SCHEMA, where, providers), "peers": names}
-    saver = _Saver(json, run.PARTS)
-    request = run.Request(points, providers, where, named=bool(peers), time_budget=time_budget)
+    about = {**_head(run.SCHEMA, where, providers), "peers": peers}
     with torch.cuda.device(where):
         document = run.run(request, GraphTimer(where), about, saver, on_point)
     document["clocks_after"] = conditions.clocks(where) if _alive(where) else {}
     saver(document)
-    status = _report(document, plots, markdown)
-    return _end(document, saver, status)
+    return document
 
 
 def _ladder(where: torch.device, json: Path | None, time_budget: float | None, markdown: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from difftest import options
@@ -13,99 +14,93 @@ from difftest.commands.compare import STRICT, compare
 from difftest.commands.files import Files
 from difftest.errors import UsageError
 from difftest.matrix import command as matrix_command
+from difftest.options import Given
 from difftest.providers.resolve import is_file, operators_of, resolve
 from difftest.run import session, stability
 from difftest.run.session import Session
+from reference.contracts import Contract
 from reference.formats import FORMATS
 from reference.operators import OPERATORS
 
 
-def difftest(
-    *,
-    ops: str,
-    dtypes: str,
-    widths: str,
-    rows: str,
-    regime_names: str,
-    candidate: str,
-    against: str,
-    contract: str,
-    eps: float,
-    device: str,
-    seed: int,
-    cases: int,
-    time_budget: float | None,
-    workers: int | None,
-    batch_invariant: bool,
-    files: Files,
-    defaults: Mapping[str, Any],
-    matrix_defaults: Mapping[str, Any],
-) -> int:
+def difftest(*, files: Files, defaults: Mapping[str, Any], matrix_defaults: Mapping[str, Any], **options_given: Any) -> int:
     """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status.
 
-    Several candidates make a matrix, `difftest.matrix`, which calls each under the contract that it claims. `defaults`: option
-    -> what holds where nothing is named; `matrix_defaults`: those that are others for a matrix.
+    Several candidates make a matrix, `difftest.matrix`, which calls each under the contract that it claims. `options_given`: the
+    fields of `Given`. `defaults`: option -> what holds where nothing is named; `matrix_defaults`: those that are others for a
+    matrix.
     """
-    if matrix_command.is_matrix(candidate):
-        single = {"--contract": contract, "--html": files.html, "--junit": files.junit, STRICT: batch_invariant}
-        for option, given in single.items():
-            if given:
-                raise UsageError(f"{option}: a matrix has none; give one --candidate")
-        return matrix_command.matrix(
-            ops=ops,
-            dtypes=dtypes or matrix_defaults["--dtypes"],
-            widths=widths or matrix_defaults["--widths"],
-            rows=rows,
-            regime_names=regime_names,
-            candidate=candidate,
-            against=against,
-            device=device,
-            seed=seed,
-            time_budget=time_budget,
-            workers=workers,
-            files=files,
-        )
+    given = Given(**options_given)
+    if matrix_command.is_matrix(given.candidate):
+        return _matrix(given, files, matrix_defaults)
     if files.markdown:
         raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
-    against = against or defaults["--against"]
+    given = _with_defaults(given, defaults)
+    resolve(given.candidate)
+    op_names = options.names("--ops", given.ops, OPERATORS) if given.ops else operators_of(given.candidate)
+    given.check_numbers()
+    contracts, without = options.contracts(given.contract, op_names, given.eps)
+    request = _request(given, contracts)
+    session = _session(given, request)
+    files.check()
+    options.memory_for(max((case.rows * case.width for case in session.cases), default=0))
+    notes = [f"{op} has no contract {given.contract}: not run" for op in without]
+    return compare(session, files, _in_words(given, request), defaults, request, notes)
+
+
+def _matrix(given: Given, files: Files, defaults: Mapping[str, Any]) -> int:
+    single = {"--contract": given.contract, "--html": files.html, "--junit": files.junit, STRICT: given.batch_invariant}
+    for option, value in single.items():
+        if value:
+            raise UsageError(f"{option}: a matrix has none; give one --candidate")
+    dtypes, widths = given.dtypes or defaults["--dtypes"], given.widths or defaults["--widths"]
+    return matrix_command.matrix(replace(given, dtypes=dtypes, widths=widths), files)
+
+
+def _with_defaults(given: Given, defaults: Mapping[str, Any]) -> Given:
+    """The options, with what holds where nothing is named; `all` references by name."""
+    against = given.against or defaults["--against"]
     if "all" in options.words("--against", against):
         against = ",".join(matrix_command.names("--against", against))
-    resolve(candidate)
-    op_names = options.names("--ops", ops, OPERATORS) if ops else operators_of(candidate)
-    options.seed(seed)
-    options.at_least("--cases", cases, 0)
-    options.at_least("--workers", workers or 0, 0)
-    options.at_least("--time-budget", time_budget or 0.0, 0.0)
-    contracts, without = options.contracts(contract, op_names, eps)
-    request = Request(
+    dtypes, widths = given.dtypes or defaults["--dtypes"], given.widths or defaults["--widths"]
+    return replace(given, against=against, dtypes=dtypes, widths=widths)
+
+
+def _request(given: Given, contracts: Mapping[str, Contract]) -> Request:
+    """What the cases are generated from."""
+    return Request(
         contracts=contracts,
-        dtypes=options.names("--dtypes", dtypes or defaults["--dtypes"], FORMATS),
-        widths=options.widths(widths or defaults["--widths"]),
-        rows=options.whole_numbers("--rows", rows, 0) if rows else None,
-        regimes=options.names("--regimes", regime_names, regimes.REGIMES) if regime_names else None,
-        extra=cases,
-        seed=seed,
-        device=options.device(device),
+        dtypes=options.names("--dtypes", given.dtypes, FORMATS),
+        widths=options.widths(given.widths),
+        rows=options.whole_numbers("--rows", given.rows, 0) if given.rows else None,
+        regimes=options.names("--regimes", given.regime_names, regimes.REGIMES) if given.regime_names else None,
+        extra=given.cases,
+        seed=given.seed,
+        device=options.device(given.device),
     )
-    generated = list(generate(request))
-    asked = Session(
-        generated,
-        candidate,
-        options.words("--against", against),
-        session.default_workers(candidate, request.device) if workers is None else workers,
-        time_budget,
-        frozenset(range(len(generated))) if is_file(candidate) else stability.chosen(generated),
-        batch_invariant,
+
+
+def _session(given: Given, request: Request) -> Session:
+    """The request's cases, and how they are run."""
+    cases = list(generate(request))
+    return Session(
+        cases,
+        given.candidate,
+        options.words("--against", given.against),
+        session.default_workers(given.candidate, request.device) if given.workers is None else given.workers,
+        given.time_budget,
+        frozenset(range(len(cases))) if is_file(given.candidate) else stability.chosen(cases),
+        given.batch_invariant,
     )
-    files.check()
-    options.memory_for(max((case.rows * case.width for case in generated), default=0))
-    notes = [f"{op} has no contract {contract}: not run" for op in without]
-    in_words = {
-        "ops": list(contracts),
-        "contracts": {op: spelling(OPERATORS[op], each) for op, each in contracts.items()},
+
+
+def _in_words(given: Given, request: Request) -> dict[str, Any]:
+    """What the JSON says of the request."""
+    return {
+        "ops": list(request.contracts),
+        "contracts": {op: spelling(OPERATORS[op], each) for op, each in request.contracts.items()},
         "dtypes": request.dtypes,
         "widths": request.widths,
-        "seed": seed,
-        "batch_invariant": batch_invariant,
+        "seed": given.seed,
+        "batch_invariant": given.batch_invariant,
     }
-    return compare(asked, files, in_words, defaults, request, notes)

@@ -15,6 +15,7 @@ from difftest.cases import regimes
 from difftest.errors import UsageError
 from difftest.matrix import analyse, file, page, plots, request, run, tables
 from difftest.matrix.observe import Task, tasks
+from difftest.options import Given
 from difftest.providers.resolve import resolve
 from difftest.report import terminal
 from difftest.report.files import write_each, write_text
@@ -48,63 +49,22 @@ def _meant(word: str) -> list[str]:
     return [name for name in providers.names() if name not in providers.broken_entry_points()]
 
 
-def matrix(
-    *,
-    ops: str,
-    dtypes: str,
-    widths: str,
-    rows: str,
-    regime_names: str,
-    candidate: str,
-    against: str,
-    device: str,
-    seed: int,
-    time_budget: float | None,
-    workers: int | None,
-    files: Any,
-) -> int:
+def matrix(given: Given, files: Any) -> int:
     """Compares every candidate with every reference, identifies all of them, and reports. Returns the exit status.
 
     Without references the candidates are compared with each other.
     0; 1 where one fails or does not follow the contract that it claims; 2 and 3 as everywhere.
     """
-    wanted, where = options.widths(widths), options.device(device)
-    options.seed(seed)
-    options.at_least("--workers", workers or 0, 0)
-    options.at_least("--time-budget", time_budget or 0.0, 0.0)
-    cases = request.cases(
-        options.names("--ops", ops, OPERATORS) if ops else list(OPERATORS),
-        options.names("--dtypes", dtypes, FORMATS),
-        wanted,
-        options.whole_numbers("--rows", rows, 1) if rows else None,
-        options.names("--regimes", regime_names, regimes.REGIMES) if regime_names else None,
-        seed,
-        where,
-    )
-    if not cases:
-        raise UsageError("--regimes: none of them applies to the operators asked for, so there is no case to run")
-    candidates = names("--candidate", candidate)
-    asked = request.Request(
-        candidates,
-        names("--against", against) if against else candidates,
-        cases,
-        wanted,
-        where,
-        seed,
-        _jobs(where) if workers is None else workers,
-        time_budget,
-    )
-    if not asked.pairs:
-        raise UsageError("--candidate: a matrix needs two different implementations")
+    asked = _request(given)
     files.check()
-    options.memory_for(max(case.rows * case.width for case in cases))
+    options.memory_for(max(case.rows * case.width for case in asked.cases))
     screen = terminal.console()
-    calls = len(tasks(cases, wanted))
+    calls = len(tasks(asked.cases, asked.widths))
     screen.print(
         f"{counted(len(asked.names), 'implementation')}, {counted(len(asked.pairs), 'pair')}, {counted(calls, 'call')} of each",
         markup=False,
     )
-    screen.print(one_line(environment(where)), style="dim", soft_wrap=True)
+    screen.print(one_line(environment(asked.device)), style="dim", soft_wrap=True)
     with run.scratch() as folder, _progress(calls * len(asked.names)) as on_answer:
         observed = run.run(asked, Path(folder), on_answer)
         document = analyse.document(asked, observed, {name: resolve(name) for name in asked.names})
@@ -116,6 +76,30 @@ def matrix(
         (files.plots, lambda folder: plots.write(folder, document)),
     )
     return status
+
+
+def _request(given: Given) -> request.Request:
+    """The matrix asked for; UsageError where that is none."""
+    widths, where = options.widths(given.widths), options.device(given.device)
+    given.check_numbers()
+    cases = request.cases(
+        options.names("--ops", given.ops, OPERATORS) if given.ops else list(OPERATORS),
+        options.names("--dtypes", given.dtypes, FORMATS),
+        widths,
+        options.whole_numbers("--rows", given.rows, 1) if given.rows else None,
+        options.names("--regimes", given.regime_names, regimes.REGIMES) if given.regime_names else None,
+        given.seed,
+        where,
+    )
+    if not cases:
+        raise UsageError("--regimes: none of them applies to the operators asked for, so there is no case to run")
+    candidates = names("--candidate", given.candidate)
+    against = names("--against", given.against) if given.against else candidates
+    jobs = _jobs(where) if given.workers is None else given.workers
+    asked = request.Request(candidates, against, cases, widths, where, given.seed, jobs, given.time_budget)
+    if not asked.pairs:
+        raise UsageError("--candidate: a matrix needs two different implementations")
+    return asked
 
 
 @contextmanager
