@@ -306,7 +306,7 @@ def test_json_holds_what_the_schema_promises(tmp_path):
     file = tmp_path / "run.json"
     assert small("--ops", "rmsnorm,fused_add_rmsnorm", "--json", file).exit_code == 0
     document = json.loads(file.read_text())
-    assert document["schema"] == "numba-kernels/difftest/1"
+    assert document["schema"] == "numba-kernels/difftest/2"
     assert document["verdict"] == "conforms"
     assert {"python", "torch", "numba", "numba-cuda", "numpy", "device"} <= document["environment"].keys()
     for case in document["cases"]:
@@ -375,7 +375,7 @@ def test_a_case_of_a_run_is_replayed_by_its_index(tmp_path):
     assert "#INDEX" in result.stderr
 
 
-@pytest.mark.parametrize("schema", ["numba-kernels/difftest-case/2", "numba-kernels/difftest/9", "numba-kernels/matrix/1", 3])
+@pytest.mark.parametrize("schema", ["numba-kernels/difftest-case/3", "numba-kernels/difftest/9", "numba-kernels/matrix/1", 3])
 @pytest.mark.parametrize("index", ["", "#0"])
 def test_a_file_of_another_version_is_refused_in_a_line_that_names_it(tmp_path, schema, index):
     file = tmp_path / "old.json"

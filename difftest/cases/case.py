@@ -11,12 +11,17 @@ from typing import Any
 import torch
 
 from difftest.cases import ledger, regimes
+from difftest.cases import weights as families
+from difftest.cases.draw import Draw
 from reference.contracts import Contract, contract
 from reference.formats import FORMATS, Format
 from reference.operators import Operator, operator
 from reference.providers.claims import libraries
 
-SCHEMA = "numba-kernels/difftest-case/1"
+SCHEMA = "numba-kernels/difftest-case/2"
+READ = (SCHEMA, "numba-kernels/difftest-case/1")  # whose padding is one number, for every buffer, and whose `out` is yes or no
+
+OUT_NONE, OUT_GIVEN, OUT_INPUT = "none", "given", "input"  # from plain to odd
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +30,11 @@ class Case:
 
     `lead`: the shape before the row: () is a 1-D tensor, (4,) four rows, (2, 3) a 3-D tensor. `width`: of an output row.
     `contract`: what the candidate is held to; its eps and further parameters are those of the call.
-    `padding`: elements between two rows of every row buffer (row stride = row length + padding).
-    `misaligned`: the buffers (inputs by name, "output") whose base lies one element past an aligned one.
-    `out_given`: hand the candidate a poisoned `out`, where it takes one.
+    `weights`: the family that the vectors are drawn from.
+    `padding`: elements between two rows of a row buffer (row stride = row length + padding), by the buffer's name ("output" for
+    an `out` that is given), in the order of the call; none where it is 0.
+    `misaligned`: the buffers, by name, whose base lies one element past an aligned one.
+    `out`: what the candidate is handed as `out`, where it takes one: "none", "given" (a poisoned buffer) or "input" (its input).
     `origin`: which part of the generator made it: "grid", "layout" or "random:INDEX".
     """
 
@@ -38,10 +45,11 @@ class Case:
     regime: str
     seed: int
     contract: Contract
+    weights: str = families.USUAL
     weight_dtype: str | None = None  # None: the dtype of the rows
-    padding: int = 0
+    padding: tuple[tuple[str, int], ...] = ()
     misaligned: tuple[str, ...] = ()
-    out_given: bool = False
+    out: str = OUT_NONE
     device: str = "cpu"
     origin: str = "grid"
 
@@ -80,14 +88,18 @@ class Case:
         """What `--contract` calls the contract."""
         return spelling(self.operator, self.contract)
 
+    def padding_of(self, buffer: str) -> int:
+        """Elements between two rows of the buffer of that name."""
+        return dict(self.padding).get(buffer, 0)
+
     def plain(self) -> Case:
         """The same call on contiguous, aligned rows, with no `out` handed over."""
-        return replace(self, padding=0, misaligned=(), out_given=False)
+        return replace(self, padding=(), misaligned=(), out=OUT_NONE)
 
     def inputs(self, device: str = "cpu") -> dict[str, torch.Tensor]:
         """The call's inputs by name, drawn anew from the seed: contiguous, in the shapes of the call."""
-        drawn = regimes.Draw(self.operator, self.contract, self.rows, self.width, self.format, torch.Generator())
-        values = regimes.draw(self.regime, drawn, self.weight_format, self.seed)
+        drawn = Draw(self.operator, self.contract, self.rows, self.width, self.format, torch.Generator())
+        values = regimes.draw(self.regime, drawn, self.weight_format, self.seed, self.weights)
         shapes = self.operator.shapes(self.lead, self.width)
         return {name: value.reshape(shapes[name]).to(device) for name, value in values.items()}
 
@@ -98,6 +110,8 @@ class Case:
             value = getattr(self, field.name)
             if field.name == "contract":
                 record |= {"contract": self.spelling, "eps": self.contract.eps, **dict(self.contract.parameters)}
+            elif field.name == "padding":
+                record["padding"] = dict(self.padding)
             else:
                 record[field.name] = list(value) if isinstance(value, tuple) else value
         return {**record, "rows": self.rows}
@@ -105,11 +119,14 @@ class Case:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Case:
         """The case in a record; keys that are not a case's are ignored. ValueError says in a line what is wrong with it."""
-        check_schema(record, SCHEMA)
+        check_schema(record, *READ)
         known = {field.name for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in known}
         try:
             op = operator(values["op"])
+            if "out_given" in record:
+                values["out"] = OUT_GIVEN if record["out_given"] else OUT_NONE
+            values["padding"] = _paddings(values.get("padding", 0), row_buffers(op, values.get("out", OUT_NONE)))
             numbers = {name: record[name] for name in ("eps", *(p.name for p in op.parameters)) if name in record}
             values["contract"] = contract(op, str(values["contract"]), **numbers)
             case = cls(**values)
@@ -125,14 +142,38 @@ class Case:
             ("dtype", self.dtype, FORMATS),
             ("weight_dtype", self.weight_dtype or self.dtype, FORMATS),
             ("regime", self.regime, regimes.names(self.operator)),
+            ("weights", self.weights, families.names(self.operator)),
+            ("out", self.out, outs(self.operator)),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} {value!r} of {self.op} is not one of {', '.join(allowed)}")
-        if any(type(n) is not int or n < 0 for n in (*self.lead, self.padding)) or type(self.width) is not int or self.width < 1:
-            raise ValueError(f"lead {list(self.lead)}, width {self.width}, padding {self.padding}: not a shape")
+        sizes = (*self.lead, *(elements for _, elements in self.padding))
+        if any(type(n) is not int or n < 0 for n in sizes) or type(self.width) is not int or self.width < 1:
+            raise ValueError(f"lead {list(self.lead)}, width {self.width}, padding {dict(self.padding)}: not a shape")
 
     def __str__(self) -> str:
         return f"{self.op} {self.dtype} {'x'.join(map(str, self.shape))}"
+
+
+def outs(op: Operator) -> tuple[str, ...]:
+    """What a call can be handed as `out`: nothing where it works in place; the input too where its rows are as long."""
+    if op.mutated:
+        return (OUT_NONE,)
+    return (OUT_NONE, OUT_GIVEN, OUT_INPUT) if op.row_length(op.rows[0], 1) == 1 else (OUT_NONE, OUT_GIVEN)
+
+
+def row_buffers(op: Operator, out: str) -> tuple[str, ...]:
+    """The buffers of a call that hold rows: those of the inputs, and the output where it is given memory of its own."""
+    return (*op.rows, "output") if out == OUT_GIVEN else op.rows
+
+
+def _paddings(record: int | Mapping[str, int], buffers: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """A record's padding in the order of the buffers; one number is for every buffer."""
+    if isinstance(record, int):
+        record = dict.fromkeys(buffers, record)
+    if unknown := set(record) - set(buffers):
+        raise ValueError(f"padding of {', '.join(sorted(unknown))}: the buffers of rows are {', '.join(buffers)}")
+    return tuple((name, record[name]) for name in buffers if record.get(name))
 
 
 def spelling(op: Operator, meant: Contract) -> str:

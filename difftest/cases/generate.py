@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from difftest.cases import regimes
-from difftest.cases.case import Case
+from difftest.cases.case import OUT_GIVEN, OUT_NONE, Case, row_buffers
 from reference.contracts import Contract
 from reference.operators import Operator, operator
 from reference.operators.declaration import EPS
@@ -101,17 +101,17 @@ def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
     yield case((0,))
     yield case(())
     yield case((2, 3))
-    yield case((3,), padding=8)
+    yield case((3,), padding=_every(operation, OUT_NONE, 8))
     if not operation.mutated:
-        yield case((3,), out_given=True)
+        yield case((3,), out=OUT_GIVEN)
     for parameter in operation.parameters:
         reaching = operation.switched_by(parameter) and "switches" in request.regimes_of(op)
         yield case((3,), "switches" if reaching else "normal", **{parameter.name: parameter.other})
 
     if chosen(0, request.dtypes):
-        yield case((3,), padding=3)
-        for name in row_buffers(operation):
-            yield case((3,), misaligned=(name,), out_given=name == "output")
+        yield case((3,), padding=_every(operation, OUT_NONE, 3))
+        for name in row_buffers(operation, OUT_NONE if operation.mutated else OUT_GIVEN):
+            yield case((3,), misaligned=(name,), out=OUT_GIVEN if name == "output" else OUT_NONE)
     for vector in operation.vectors:
         if chosen(1, request.dtypes):
             yield case((3,), misaligned=(vector,))
@@ -119,9 +119,9 @@ def layouts(request: Request, op: str, dtype: str) -> Iterator[Case]:
             yield case((3,), weight_dtype="fp32")
 
 
-def row_buffers(op: Operator) -> tuple[str, ...]:
-    """The buffers that hold rows: those of the inputs, and the output where it has memory of its own."""
-    return op.rows if op.mutated else (*op.rows, "output")
+def _every(op: Operator, out: str, elements: int) -> tuple[tuple[str, int], ...]:
+    """As many elements between the rows of every buffer."""
+    return tuple((name, elements) for name in row_buffers(op, out) if elements)
 
 
 def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
@@ -133,17 +133,19 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
     lead = draw.choice(((), (draw.randint(1, most),), (draw.randint(1, 4), draw.randint(1, max(1, most // 4)))))
     if request.rows is not None:
         lead = (draw.choice(list(request.rows)),)
-    buffers = (*row_buffers(operation), *operation.vectors)
     contract = request.contracts[op]
+    regime = draw.choice(request.regimes_of(op))
+    out = OUT_GIVEN if not operation.mutated and draw.random() < 0.5 else OUT_NONE
+    rows = row_buffers(operation, out)
     return request.template(
         op,
         dtype,
         width,
-        draw.choice(request.regimes_of(op)),
+        regime,
         lead,
-        padding=draw.choice((0, 0, 1, 8, 24)),
-        misaligned=tuple(name for name in buffers if draw.random() < 0.2),
-        out_given=not operation.mutated and draw.random() < 0.5,
+        padding=_every(operation, out, draw.choice((0, 0, 1, 8, 24))),
+        misaligned=tuple(name for name in (*rows, *operation.vectors) if draw.random() < 0.2),
+        out=out,
         weight_dtype="fp32" if operation.vectors and dtype != "fp32" and draw.random() < 0.25 else None,
         eps=draw.choice((contract.eps, contract.eps, EPS.other, 1e-8)) if EPS in operation.parameters else contract.eps,
         **{p.name: draw.choice((contract.value(p.name), p.other)) for p in operation.parameters if p != EPS},

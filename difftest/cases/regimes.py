@@ -12,9 +12,10 @@ from types import MappingProxyType
 
 import torch
 
+from difftest.cases.draw import Draw
+from difftest.cases.weights import USUAL, WEIGHTS
 from reference.formats import Format, bits
 from reference.operators import Operator
-from reference.operators.contract import Contract
 from reference.operators.declaration import RSTD
 
 Values = dict[str, torch.Tensor]
@@ -44,44 +45,6 @@ def a_gate(op: Operator) -> bool:
 def a_switch(op: Operator) -> bool:
     """Values at which the formula changes its form."""
     return bool(op.switches)
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """What a regime draws for: the operator and its contract, rows x width, the storage format and the random stream."""
-
-    op: Operator
-    contract: Contract
-    rows: int
-    width: int
-    dtype: Format
-    generator: torch.Generator
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """What to fill with rows: input and residual, or gate and up, or input alone."""
-        return self.op.roles
-
-    def normal(self) -> torch.Tensor:
-        """Unit-normal rows x width, float32."""
-        return torch.randn(self.rows, self.width, generator=self.generator)
-
-    def uniform(self, low: float, high: float) -> torch.Tensor:
-        """Uniform rows x width in [low, high), float32."""
-        return low + (high - low) * torch.rand(self.rows, self.width, generator=self.generator)
-
-    def sign(self) -> torch.Tensor:
-        """Rows x width of -1 and 1."""
-        return 2.0 * torch.randint(0, 2, (self.rows, self.width), generator=self.generator) - 1.0
-
-    def weight(self) -> torch.Tensor:
-        """A weight, (width,), float32: the effective one is about 1, and never all ones."""
-        return 1.0 - self.op.weight_bias + 0.3 * torch.randn(self.width, generator=self.generator)
-
-    def tile(self, row: tuple[float, ...]) -> torch.Tensor:
-        """One row: `row` repeated along the width and cut to it."""
-        repeats = -(-self.width // len(row))
-        return torch.tensor(row).repeat(repeats)[: self.width]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,16 +238,16 @@ def names(op: Operator) -> tuple[str, ...]:
     return tuple(regime.name for regime in REGIMES.values() if regime.needs(op))
 
 
-def draw(regime: str, d: Draw, weight_format: Format, seed: int) -> Values:
+def draw(regime: str, d: Draw, weight_format: Format, seed: int, weights: str = USUAL) -> Values:
     """The input tensors of a regime on the CPU, contiguous, in their storage dtypes, by name.
 
-    A row tensor is (rows, its row's length); a vector (width,), never all ones, centred on `1 - weight_bias` so that the
-    effective one is about 1.
+    A row tensor is (rows, its row's length); a vector (width,), from the family `weights`, or what the regime of the rows comes
+    with where that is the usual one.
     """
     d.generator.manual_seed(seed)
     values = REGIMES[regime].values(d)
     for name in d.op.vectors:
-        if name not in values:
-            values[name] = d.weight()
+        if weights != USUAL or name not in values:
+            values[name] = WEIGHTS[weights].values(d, weight_format)
     formats = {name: weight_format if name in d.op.vectors else d.dtype for name in d.op.inputs}
     return {name: tensor.to(formats[name].torch) for name, tensor in d.op.assemble(values).items()}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from difftest.cases.case import READ as CASE_SCHEMAS
 from difftest.cases.case import SCHEMA as CASE_SCHEMA
 from difftest.cases.case import Case, check_schema
 from difftest.errors import UsageError
@@ -15,7 +16,8 @@ from difftest.report.files import not_written, write_json
 from difftest.run.check import Result
 from difftest.run.session import Outcome
 
-SCHEMA = "numba-kernels/difftest/1"
+SCHEMA = "numba-kernels/difftest/2"
+READ = (SCHEMA, "numba-kernels/difftest/1")  # whose cases are of the case's first schema
 
 
 def document(outcome: Outcome, environment: Mapping[str, str], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def load_case(spec: str) -> tuple[Case, dict[str, Any]]:
     except ValueError as error:
         raise UsageError(f"CASE: {name} is not JSON: {error}") from None
     try:
-        check_schema(data if isinstance(data, dict) else {}, SCHEMA, CASE_SCHEMA)
+        check_schema(data if isinstance(data, dict) else {}, *READ, *CASE_SCHEMAS)
     except ValueError as error:
         raise UsageError(f"CASE: {name}: {error}") from None
     record = data

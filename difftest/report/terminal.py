@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from difftest.cases.case import Case
+from difftest.cases.case import OUT_GIVEN, OUT_NONE, Case
+from difftest.cases.weights import USUAL
 from difftest.report import summary
 from difftest.report.bins import bins, log_bar
 from difftest.report.table import Styled, Table, terminal
@@ -185,12 +186,14 @@ def describe(case: Case) -> str:
     parts += [f"{each.name} {case.contract.value(each.name):g}" for each in case.operator.parameters]
     if case.weight_dtype:
         parts.append(f"{case.weight_dtype} weight")
+    if case.weights != USUAL:
+        parts.append(f"weights {case.weights}")
     if case.padding:
-        parts.append(f"{case.padding} elements between rows")
+        parts.append(f"elements between rows: {', '.join(f'{name} {elements}' for name, elements in case.padding)}")
     if case.misaligned:
         parts.append(f"misaligned {' and '.join(case.misaligned)}")
-    if case.out_given:
-        parts.append("out given")
+    if case.out != OUT_NONE:
+        parts.append("out given" if case.out == OUT_GIVEN else "out is the input")
     return ", ".join(parts)
 
 

@@ -114,7 +114,7 @@ def allocate_output(case: Case) -> Buffer:
     """A poisoned buffer in the case's layout to hand over as `out`."""
     offset = 1 if "output" in case.misaligned else 0
     device = torch.device(case.device)
-    return allocate("output", case.lead, case.width, case.format, device, padding=case.padding, offset=offset)
+    return allocate("output", case.lead, case.width, case.format, device, padding=case.padding_of("output"), offset=offset)
 
 
 def allocate_inputs(case: Case, values: Mapping[str, torch.Tensor]) -> dict[str, Buffer]:
@@ -128,7 +128,7 @@ def allocate_inputs(case: Case, values: Mapping[str, torch.Tensor]) -> dict[str,
             values[name].shape[-1],
             case.weight_format if weight else case.format,
             torch.device(case.device),
-            padding=0 if weight else case.padding,
+            padding=case.padding_of(name),
             offset=1 if name in case.misaligned else 0,
         )
         buffer.fill(values[name])

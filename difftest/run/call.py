@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from difftest.cases.case import Case
+from difftest.cases.case import OUT_GIVEN, OUT_INPUT, Case
 from difftest.interrupts import no_exit
 from difftest.run import buffers
 from difftest.run.buffers import Buffer
@@ -50,24 +50,24 @@ class Called:
 
 
 def call(case: Case, function: Callable, inputs: Tensors) -> Called:
-    """Calls the function on copies of the inputs, in the case's layout on its device, and on a poisoned `out` where the case
-    hands one over and the function takes one.
+    """Calls the function on copies of the inputs, in the case's layout on its device, and on a poisoned `out`, or its input as
+    `out`, where the case hands one over and the function takes one.
 
     What belongs in those buffers is read from their memory, whatever became of the tensors that the candidate was handed.
     Whatever the function raises, short of Ctrl-C, is part of what the call came to.
     """
     op, device = case.operator, torch.device(case.device)
     given = buffers.allocate_inputs(case, inputs)
-    out = buffers.allocate_output(case) if case.out_given and takes_out(function) else None
+    out = _out(case, given) if takes_out(function) else None
     called = Called()
     handed = {name: buffer.hand_over() for name, buffer in given.items()}
-    handed_out = {"out": out.hand_over()} if out else {}
+    handed_out = {"out": handed.get(out.name, out.hand_over())} if out else {}
     try:
         with buffers.poisoned_allocations():
             returned = invoke(op, function, handed, case.contract, **handed_out)
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # a kernel's fault shows here, not in what follows
-        called.faults += _rebound(op, given, handed)
+        called.faults += _rebound(op, {name: buffer for name, buffer in given.items() if buffer is not out}, handed)
         called.failure = called.faults[0] if called.faults and op.mutated else ""
         if out and (became := out.rebound(handed_out["out"])):
             called.faults.append(f"out {became}; the result belongs in the memory that it came with")
@@ -81,11 +81,18 @@ def call(case: Case, function: Callable, inputs: Tensors) -> Called:
         called.failure = f"raised {type(error).__name__}: {error}"
         called.faults.append(called.failure + _where(error))
         called.error = error.with_traceback(None)
-    for buffer in (*given.values(), *([out] if out else [])):
+    for buffer in {id(buffer): buffer for buffer in (*given.values(), *([out] if out else []))}.values():
         stray = buffer.stray_writes(writable=buffer is out or buffer.name in op.mutated)
         if stray:
             called.faults.append(stray)
     return called
+
+
+def _out(case: Case, given: Mapping[str, Buffer]) -> Buffer | None:
+    """The memory that the case hands over as `out`."""
+    if case.out == OUT_INPUT:
+        return given[case.operator.rows[0]]
+    return buffers.allocate_output(case) if case.out == OUT_GIVEN else None
 
 
 def invoke(op: Operator, function: Callable, tensors: Tensors, contract: Contract, **more: Any) -> Any:

@@ -7,7 +7,8 @@ import json
 import pytest
 import torch
 
-from difftest.cases import Case, Request, generate, regimes
+from difftest.cases import Case, Request, generate, regimes, weights
+from difftest.cases.draw import Draw
 from reference.contracts import contract
 from reference.formats import FORMATS, bits
 from reference.operators import OPERATORS
@@ -17,7 +18,7 @@ EVERYTHING = Request({op: contract(op) for op in OPERATORS}, list(FORMATS), [1, 
 
 def drawn(regime, op="rmsnorm", rows=8, width=64, dtype="bf16", seed=0):
     form = FORMATS[dtype]
-    drawn = regimes.Draw(OPERATORS[op], contract(op), rows, width, form, torch.Generator())
+    drawn = Draw(OPERATORS[op], contract(op), rows, width, form, torch.Generator())
     return regimes.draw(regime, drawn, form, seed)
 
 
@@ -37,7 +38,7 @@ def test_every_operator_gets_every_odd_layout_in_some_dtype():
     for op in OPERATORS.values():
         cases = [c for c in generate(EVERYTHING) if c.op == op.name and c.origin == "layout"]
         assert {c.lead for c in cases} >= {(), (0,), (2, 3), (3,)}
-        assert {c.padding for c in cases} == {0, 3, 8}
+        assert {n for c in cases for _, n in c.padding} == {3, 8}
         buffers = {*op.inputs, *(() if op.mutated else ("output",))}
         assert {name for c in cases for name in c.misaligned} == buffers
         if op.vectors:
@@ -71,7 +72,7 @@ def test_random_cases_differ_in_width_shape_layout_and_regime():
     assert len({c.width for c in cases}) > 40
     assert {len(c.lead) for c in cases} == {0, 1, 2}
     assert len({c.regime for c in cases}) > 6
-    assert len({c.padding for c in cases}) > 2
+    assert len({n for c in cases for _, n in c.padding}) > 2
 
 
 @pytest.mark.parametrize("regime", regimes.REGIMES)
@@ -100,9 +101,25 @@ def test_a_case_survives_json():
         assert Case.from_json(json.loads(json.dumps(case.to_json()))) == case
 
 
+def test_a_record_of_the_first_schema_is_the_case_that_it_was():
+    first = {"padding": 3, "out_given": False, "schema": "numba-kernels/difftest-case/1"}
+    case = Case("fused_add_rmsnorm", "bf16", (4,), 64, "normal", 1, contract("fused_add_rmsnorm"))
+    record = {key: value for key, value in case.to_json().items() if key not in ("out", "weights")}
+    assert Case.from_json({**record, **first}) == dataclasses.replace(case, padding=(("input", 3), ("residual", 3)))
+    case = dataclasses.replace(case, op="rmsnorm", contract=contract("rmsnorm"))
+    record = {**record, "op": "rmsnorm", "contract": "W0"}
+    given = dataclasses.replace(case, padding=(("input", 3), ("output", 3)), out="given")
+    assert Case.from_json({**record, **first, "out_given": True}) == given
+    assert Case.from_json({**record, **first}) == dataclasses.replace(case, padding=(("input", 3),))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"weights": "heavy"}, "weights 'heavy'"),
+        ({"out": "elsewhere"}, "out 'elsewhere' of rmsnorm is not one of none, given, input"),
+        ({"padding": {"output": 3}}, "padding of output: the buffers of rows are input"),
+        ({"padding": {"input": -3}}, "-3"),
         ({"op": "layernorm"}, "layernorm"),
         ({"dtype": "fp8"}, "fp8"),
         ({"regime": "gate_sweep"}, "gate_sweep"),
@@ -125,6 +142,53 @@ def test_a_regime_draws_the_same_bits_for_a_seed(regime):
         one, two = drawn(regime, op, dtype=dtype, seed=5), drawn(regime, op, dtype=dtype, seed=5)
         assert one.keys() == set(OPERATORS[op].inputs)
         assert all(torch.equal(bits(one[name]), bits(two[name])) for name in one)
+
+
+def effective(family, op, form, seed, width=64):
+    """Stored values and what they come to with the bias, in float64."""
+    case = Case(op, "bf16", (2,), width, "normal", seed, contract(op), weights=family, weight_dtype=form)
+    weight = case.inputs()["weight"]
+    assert torch.equal(bits(weight), bits(case.inputs()["weight"]))
+    return weight.double(), weight.double() + OPERATORS[op].weight_bias
+
+
+@pytest.mark.parametrize("op", ["rmsnorm", "gemma_rmsnorm"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_family_of_weights_holds_what_it_is_there_for(op, form):
+    for seed in range(5):
+        _, near_zero = effective("around_zero", op, form, seed)
+        assert near_zero.mean().abs() < 0.2
+        assert near_zero.std() > 0.1
+        assert (effective("negative", op, form, seed)[1] <= 0).all()
+        stored, large = effective("large", op, form, seed)
+        assert large.abs().min() >= 3 - 1e-6
+        assert large.abs().max() > 1000
+        assert set(large.sign().tolist()) == {-1.0, 1.0}
+        assert bool(stored.abs().max() > 65504) == (form == "fp32")
+        sizes = effective("outlier", op, form, seed)[1].abs().sort().values
+        assert sizes[-1] > 3 * sizes[-2]
+        stored, zeros = effective("zeros", op, form, seed)
+        assert (zeros == 0).any()
+        assert set(stored[stored == 0].signbit().tolist()) == {False, True}
+        stored, _ = effective("subnormal", op, form, seed)
+        smallest = torch.finfo(FORMATS[form].torch).smallest_normal
+        assert ((stored != 0) & (stored.abs() < smallest)).any()
+        assert (stored >= smallest).any()
+        stored, _ = effective("inf_nan", op, form, seed)
+        assert [int(stored.isnan().sum()), int((stored == float("inf")).sum()), int((stored == -float("inf")).sum())] == [1, 1, 1]
+        assert (~effective("inf_nan", op, form, seed, 1)[0].isfinite()).sum() == 1
+
+
+def test_an_operator_without_weights_has_no_family_of_them_but_the_usual():
+    assert weights.names(OPERATORS["rmsnorm"]) == tuple(weights.WEIGHTS)
+    assert weights.names(OPERATORS["silu_and_mul"]) == ("usual",)
+
+
+def test_the_rows_of_a_seed_are_the_same_whatever_the_weights():
+    case = Case("rmsnorm", "bf16", (3,), 64, "inf_nan", 1, contract("rmsnorm"))
+    want = bits(case.inputs()["input"])
+    for family in weights.WEIGHTS:
+        assert torch.equal(bits(dataclasses.replace(case, weights=family).inputs()["input"]), want)
 
 
 def test_drawing_leaves_the_global_random_stream_alone():

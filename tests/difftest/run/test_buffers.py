@@ -22,15 +22,24 @@ def case(op="rmsnorm", lead=(3,), width=5, regime="normal", **layout):
     [((), 0, (1,)), ((3,), 0, (5, 1)), ((3,), 2, (7, 1)), ((2, 3), 2, (21, 7, 1)), ((0,), 2, (7, 1))],
 )
 def test_views_have_the_shape_and_the_strides_of_the_case(lead, padding, strides):
-    view = allocated(case(lead=lead, padding=padding))["input"].view
+    view = allocated(case(lead=lead, padding=(("input", padding),)))["input"].view
     assert tuple(view.shape) == (*lead, 5)
     assert view.stride() == strides
 
 
 def test_a_gated_row_is_gate_and_up_side_by_side_and_strided_as_one():
-    view = allocated(case("silu_and_mul", padding=2))["input"].view
+    view = allocated(case("silu_and_mul", padding=(("input", 2),)))["input"].view
     assert tuple(view.shape) == (3, 10)
     assert view.stride() == (12, 1)
+
+
+def test_each_buffer_has_its_own_stride_and_one_that_is_given_as_output_too():
+    one = case("fused_add_rmsnorm", padding=(("residual", 4),))
+    assert {name: buffer.view.stride()[0] for name, buffer in allocated(one).items() if name != "weight"} == {
+        "input": 5,
+        "residual": 9,
+    }
+    assert buffers.allocate_output(case(padding=(("output", 2),), out="given")).view.stride() == (7, 1)
 
 
 def test_a_buffer_is_on_a_64_byte_boundary_and_a_misaligned_one_is_an_element_past_it():
@@ -41,12 +50,12 @@ def test_a_buffer_is_on_a_64_byte_boundary_and_a_misaligned_one_is_an_element_pa
 
 
 def test_an_untouched_buffer_has_no_stray_writes():
-    for buffer in allocated(case(padding=3)).values():
+    for buffer in allocated(case(padding=(("input", 3),))).values():
         assert buffer.stray_writes(writable=False) is None
 
 
 def test_the_row_may_be_overwritten_where_it_is_writable():
-    buffer = allocated(case(padding=3))["input"]
+    buffer = allocated(case(padding=(("input", 3),)))["input"]
     buffer.view.zero_()
     assert buffer.stray_writes(writable=True) is None
     assert "15 elements overwritten, the first at row 0, column 0" in buffer.stray_writes(writable=False)
@@ -62,7 +71,7 @@ def test_the_row_may_be_overwritten_where_it_is_writable():
     ],
 )
 def test_one_stray_element_is_found_and_placed(offset, said):
-    buffer = allocated(case(padding=3))["input"]
+    buffer = allocated(case(padding=(("input", 3),)))["input"]
     buffer.storage[buffer.base + offset] = 0
     assert buffer.stray_writes(writable=True) == f"input: 1 element overwritten, the first {said}"
 
@@ -82,7 +91,7 @@ def test_poison_is_a_nan_that_arithmetic_does_not_make(dtype):
 
 
 def test_a_snapshot_keeps_the_values_from_before_the_call():
-    buffer = allocated(case(padding=3))["input"]
+    buffer = allocated(case(padding=(("input", 3),)))["input"]
     before = buffer.view.clone()
     buffer.view.zero_()
     assert torch.equal(buffer.snapshot(), before)

@@ -1,5 +1,6 @@
 """A call of a candidate: whatever it does to leave, to dodge the memory it was handed or to reuse its own is found."""
 
+import dataclasses
 import warnings
 
 import pytest
@@ -20,7 +21,7 @@ from reference.providers.torch_plain import TorchPlain
 CPU = torch.device("cpu")
 NORM = Case("rmsnorm", "bf16", (4,), 64, "normal", 1, contract("rmsnorm"))
 ADD_NORM = Case("fused_add_rmsnorm", "bf16", (4,), 64, "normal", 1, contract("fused_add_rmsnorm"))
-OUT = Case("rmsnorm", "bf16", (4,), 64, "normal", 1, contract("rmsnorm"), out_given=True)
+OUT = Case("rmsnorm", "bf16", (4,), 64, "normal", 1, contract("rmsnorm"), out="given")
 SMALL = ("--dtypes", "bf16", "--widths", 3, "--cases", 0)
 
 
@@ -319,3 +320,35 @@ def test_what_is_returned_in_place_of_working_in_place_is_named():
 @pytest.mark.filterwarnings("error")
 def test_an_output_with_a_gradient_is_judged_without_a_warning():
     assert reasons(lambda input, weight, eps: right(input, torch.nn.Parameter(weight.clone()), eps)) == ()
+
+
+# --- out is the input ---------------------------------------------------------------------------------------------------
+
+ALIASED = dataclasses.replace(OUT, out="input")
+
+
+def test_a_result_may_land_in_the_input_only_where_the_input_is_handed_over_as_out():
+    def in_its_input(input, weight, eps, out=None):
+        return input.copy_(right(input, weight, eps)) if out is None else out.copy_(right(input, weight, eps))
+
+    assert reasons(in_its_input, ALIASED) == ()
+    assert called(in_its_input, OUT).faults == []
+    assert called(in_its_input).failure == "output shares memory with input"
+
+
+def test_the_input_is_handed_over_as_the_same_tensor_twice_and_its_surroundings_are_watched():
+    def past_the_row(input, weight, eps, out):
+        assert out is input
+        out.as_strided((1,), (1,), out.storage_offset() - 1).zero_()
+        return out.copy_(right(input, weight, eps))
+
+    assert called(past_the_row, ALIASED).faults == ["input: 1 element overwritten, the first 1 before its start"]
+
+
+def test_a_kernel_that_is_wrong_in_place_alone_differs():
+    def wrong(input, weight, eps, out=None):
+        result = right(input, weight, eps)
+        return result if out is None else out.copy_(2 * result if out is input else result)
+
+    assert reasons(wrong, OUT) == ()
+    assert reasons(wrong, ALIASED)

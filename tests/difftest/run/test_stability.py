@@ -132,7 +132,7 @@ def test_the_second_call_gets_the_same_values_in_the_same_layout_in_other_memory
         "normal",
         1,
         contract("fused_add_rmsnorm"),
-        padding=3,
+        padding=(("input", 3), ("residual", 3)),
         misaligned=("residual",),
     )
     assert asked(provider, case).reasons == ()
@@ -158,7 +158,7 @@ def test_an_output_that_is_handed_over_is_poisoned_for_every_call():
 
             return call
 
-    assert asked(Out(), Case("rmsnorm", "fp32", (4,), 64, "normal", 1, contract("rmsnorm"), out_given=True)).reasons == ()
+    assert asked(Out(), Case("rmsnorm", "fp32", (4,), 64, "normal", 1, contract("rmsnorm"), out="given")).reasons == ()
     assert seen == [True] * 4
 
 
