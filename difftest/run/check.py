@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from difftest.cases.case import Case
 from difftest.run import stability
 from difftest.run.call import Tensors, call
@@ -82,6 +84,49 @@ class Skip:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the calls of one case came to: outputs by name, what is wrong with them, what the verdict measured.
+
+    `outputs` is empty where the candidate raised, or returned something else than its output.
+    """
+
+    outputs: dict[str, torch.Tensor]
+    reasons: tuple[str, ...]
+    statistics: dict[str, Any] = field(default_factory=dict)
+    stability: Stability | None = None
+
+
+def function_of(case: Case, candidate: Provider) -> Callable | str:
+    """The candidate's function for the case, or why it can't run it."""
+    reason = candidate.check(case)
+    if reason is None:
+        try:
+            return candidate.function(case.op, case.contract)
+        except (ValueError, Unavailable) as error:
+            reason = str(error)
+        except SystemExit as error:
+            reason = f"raised SystemExit: {error}"
+    return reason if reason.startswith(f"{candidate.name} ") else f"{candidate.name}: {reason}"
+
+
+def observe(case: Case, function: Callable, inputs: Tensors, *, again: bool = False, batch_invariant: bool = False) -> Observed:
+    """Calls a candidate's function on the case's inputs and judges what it gave. No references.
+
+    `again` and `batch_invariant` as of `check`.
+    """
+    called = call(case, function, inputs)
+    outputs, reasons = called.outputs, list(called.faults)
+    stable = None
+    if again and outputs and case.rows:
+        stable = stability.check(case, function, inputs, called, batch_invariant)
+        reasons += stable.reasons
+    if not outputs or not case.rows:
+        return Observed(outputs, tuple(reasons), stability=stable)
+    verdict = judge(case.operator, inputs, outputs, case.contract)
+    return Observed(outputs, (*reasons, *verdict.reasons), verdict.statistics, stable)
+
+
 def check(
     case: Case, candidate: Provider, references: Sequence[Provider], *, again: bool = False, batch_invariant: bool = False
 ) -> list[Result | Skip]:
@@ -90,34 +135,15 @@ def check(
     `again`: calls the candidate a second time, and on parts of the rows, `difftest.run.stability`. `batch_invariant`: bits
     that depend on the part are a difference, as they are for a provider that promises to have none.
     """
-    reason = candidate.check(case)
-    if reason is None:
-        try:
-            function = candidate.function(case.op, case.contract)
-        except (ValueError, Unavailable) as error:
-            reason = str(error)
-        except SystemExit as error:
-            reason = f"raised SystemExit: {error}"
-    if reason is not None:
-        said = reason if reason.startswith(f"{candidate.name} ") else f"{candidate.name}: {reason}"
-        return [Skip(case, reference.name, said) for reference in references]
-
+    function = function_of(case, candidate)
+    if isinstance(function, str):
+        return [Skip(case, reference.name, function) for reference in references]
     inputs = case.inputs(case.device)
-    called = call(case, function, inputs)
-    outputs, reasons = called.outputs, list(called.faults)
-    stable = None
-    if again and outputs and case.rows:
-        promised = batch_invariant or bool(getattr(candidate, "batch_invariant", False))
-        stable = stability.check(case, function, inputs, called, promised)
-        reasons += stable.reasons
-    vacuous: list[str] = []
-    statistics: dict[str, Any] = {}
-    if outputs and case.rows:
-        verdict = judge(case.operator, inputs, outputs, case.contract)
-        reasons += verdict.reasons
-        statistics = verdict.statistics
-        vacuous = survivors(case.operator, inputs, case.contract)
-    blank = Result(case, candidate.name, "", tuple(reasons), {}, tuple(vacuous), None, statistics, stable)
+    promised = batch_invariant or bool(getattr(candidate, "batch_invariant", False))
+    seen = observe(case, function, inputs, again=again, batch_invariant=promised)
+    outputs = seen.outputs
+    vacuous = survivors(case.operator, inputs, case.contract) if outputs and case.rows else []
+    blank = Result(case, candidate.name, "", seen.reasons, {}, tuple(vacuous), None, seen.statistics, seen.stability)
     return [_against(blank, reference, inputs, outputs) for reference in references]
 
 

@@ -1,0 +1,53 @@
+"""The cases that an entry is run on: those of the default `difftest` run of its operator, then those that its options add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from difftest import options
+from difftest.cases import Request, generate
+from difftest.cases.case import Case
+from difftest.mutants.entry import Entry
+from reference.contracts import contract
+from reference.formats import FORMATS
+
+Options = Mapping[str, Any]
+"""An option of `difftest` by its name on the command line -> its value."""
+
+
+def default_cases(entry: Entry, defaults: Options, seed: int) -> list[Case]:
+    """What `difftest --ops OP --seed SEED` runs, for each of the entry's operators."""
+    return [case for op in entry.ops for case in _generated(op, entry.contract, _frozen(defaults), seed, entry.device)]
+
+
+def further_cases(entry: Entry, defaults: Options, seed: int) -> list[Case]:
+    """What the same command with the entry's own options beside runs; empty for an entry that needs none."""
+    if not entry.beyond:
+        return []
+    given = _frozen({**defaults, **entry.beyond})
+    return [case for op in entry.ops for case in _generated(op, entry.contract, given, seed, entry.device)]
+
+
+def _frozen(given: Options) -> tuple[tuple[str, Any], ...]:
+    return tuple(given.items())
+
+
+@lru_cache(maxsize=64)
+def _generated(op: str, code: str, given: tuple[tuple[str, Any], ...], seed: int, device: str) -> list[Case]:
+    return list(generate(request(op, code, dict(given), seed, device)))
+
+
+def request(op: str, code: str, given: Options, seed: int, device: str) -> Request:
+    """What `difftest` makes of its options for one operator."""
+    rows = str(given.get("--rows") or "")
+    return Request(
+        contracts={op: contract(op, code, float(given["--eps"]))},
+        dtypes=options.names("--dtypes", given["--dtypes"], FORMATS),
+        widths=options.widths(given["--widths"]),
+        rows=options.whole_numbers("--rows", rows, 0) if rows else None,
+        extra=int(given["--cases"]),
+        seed=seed,
+        device=device,
+    )

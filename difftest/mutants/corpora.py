@@ -1,0 +1,41 @@
+"""The corpora by name: wrong kernels from the field, wrong ones made by machine, honest ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+
+from difftest.mutants.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Where its entries are: a module with `entries()`, imported when asked for.
+
+    `honest`: an entry that is found wrong is a false alarm. `every_case`: an entry runs all its cases, so that every check
+    which finds it is known; else the first case that finds it is the last.
+    """
+
+    name: str
+    what: str
+    module: str
+    honest: bool = False
+    every_case: bool = True
+
+    def entries(self) -> Sequence[Entry]:
+        """The entries, in their order. Every process has them alike."""
+        found: Callable[[], Sequence[Entry]] = import_module(self.module).entries
+        return found()
+
+
+CORPORA: Mapping[str, Corpus] = MappingProxyType(
+    {
+        corpus.name: corpus
+        for corpus in (
+            Corpus("field", "wrong in one way each, as real kernels were", "difftest.mutants.field"),
+            Corpus("honest", "honest ways to compute the same", "difftest.mutants.honest", honest=True),
+        )
+    }
+)

@@ -1,0 +1,167 @@
+"""Runs entries over their cases, in the one pool, and keeps for each which checks found it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from difftest import interrupts
+from difftest.cases.case import Case
+from difftest.mutants.cases import Options, default_cases, further_cases
+from difftest.mutants.checks import checks_of
+from difftest.mutants.corpora import CORPORA, Corpus
+from difftest.mutants.entry import Entry
+from difftest.run import check, pool
+from reference.providers import Provider
+from reference.providers.protocol import missing_device
+
+MOST_CRASHES = 1_000  # an entry that takes its process down is found: the others go on
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which entries, by corpus and name, over which seeds, with which defaults of `difftest`."""
+
+    entries: Sequence[tuple[str, str]]
+    seeds: Sequence[int]
+    defaults: Options
+    workers: int = 0
+    time_budget: float | None = None
+
+
+@dataclass(slots=True)
+class Found:
+    """What an entry's cases showed.
+
+    `caught`: check -> cases of the default run in which it spoke; `caught_beyond`: the same of the cases that need the entry's
+    own options. `cases`: run. `first`: where and in what words it was first found. `not_run`: why no case was, if none was.
+    `seeds_missed`: the seeds whose cases all said that it conforms.
+    """
+
+    corpus: str
+    name: str
+    cases: int = 0
+    caught: Counter[str] = field(default_factory=Counter)
+    caught_beyond: Counter[str] = field(default_factory=Counter)
+    first: str = ""
+    seeds_missed: list[int] = field(default_factory=list)
+    not_run: str = ""
+    seconds: float = 0.0
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was found, in the default run or with its own options."""
+        return bool(self.caught or self.caught_beyond)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run's entries showed, in their order, however far it came."""
+
+    found: list[Found] = field(default_factory=list)
+    left: int = 0
+    interrupted: bool = False
+    seconds: float = 0.0
+
+
+def entry_of(corpus: str, name: str) -> Entry:
+    """The entry by its corpus and name."""
+    return next(entry for entry in CORPORA[corpus].entries() if entry.name == name)
+
+
+def run_entry(corpus: Corpus, entry: Entry, asked: Asked) -> Found:
+    """Runs an entry's cases, seed by seed: the default run's; where those miss it, those that its own options add.
+
+    Every case is called again and in parts, as those of a candidate in a file are. In a corpus that is not `every_case` the
+    first case that finds the entry is the last.
+    """
+    found, began = Found(corpus.name, entry.name), time.monotonic()
+    found.not_run = (missing_device(torch.device(entry.device)) or "") if not entry.equivalent else "equivalent"
+    if found.not_run:
+        return found
+    provider = entry.provider()
+    for seed in asked.seeds:
+        caught: Counter[str] = Counter()
+        for caught_here, cases in (
+            (found.caught, default_cases(entry, asked.defaults, seed)),
+            (found.caught_beyond, further_cases(entry, asked.defaults, seed)),
+        ):
+            strict = caught_here is found.caught_beyond and "--batch-invariant" in entry.beyond
+            for case, reasons in _reasons(provider, cases, strict):
+                found.cases += 1
+                checks = checks_of(reasons)
+                caught_here.update(checks)
+                caught.update(checks)
+                if reasons and not found.first:
+                    found.first = f"{case} {case.regime}, seed {seed}: {reasons[0]}"
+                if reasons and not corpus.every_case:
+                    break
+            if caught:
+                break
+        if not caught:
+            found.seeds_missed.append(seed)
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def _reasons(provider: Provider, cases: Sequence[Case], strict: bool) -> Iterator[tuple[Case, tuple[str, ...]]]:
+    """Each case that the provider can run, and what is wrong in it. `strict`: bits that depend on the batch are a difference."""
+    invariant = strict or bool(getattr(provider, "batch_invariant", False))
+    for case in cases:
+        function = check.function_of(case, provider)
+        if not isinstance(function, str):
+            inputs = case.inputs(case.device)
+            yield case, check.observe(case, function, inputs, again=True, batch_invariant=invariant).reasons
+
+
+class Entries:
+    """A pool's work: an entry by its corpus and name."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+
+    def begin(self, group: int) -> Callable[[tuple[str, str]], Found]:
+        """What runs an entry."""
+        return self._run
+
+    def name(self, task: tuple[str, str]) -> str:
+        """The entry."""
+        return " ".join(task)
+
+    def _run(self, task: tuple[str, str]) -> Found:
+        return run_entry(CORPORA[task[0]], entry_of(*task), self._asked)
+
+
+def run(asked: Asked, on_entry: Callable[[Found], None] = lambda found: None) -> Outcome:
+    """Runs the entries; calls `on_entry` as each ends. Ctrl-C, SIGTERM and the time budget end it early."""
+    start = time.monotonic()
+    deadline = float("inf") if asked.time_budget is None else time.time() + asked.time_budget
+    by_task: dict[tuple[str, str], Found] = {}
+    outcome = Outcome()
+
+    def keep(group: int, task: tuple[str, str], answer: Any) -> None:
+        by_task[task] = _died(task, answer) if isinstance(answer, pool.Lost) else answer
+        on_entry(by_task[task])
+
+    try:
+        with interrupts.on_sigterm_too():
+            limits = pool.Limits(deadline, MOST_CRASHES)
+            groups = [[task] for task in asked.entries]
+            pool.run(Entries(asked), groups, keep, processes=asked.workers, limits=limits)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    outcome.found = [by_task[task] for task in asked.entries if task in by_task]
+    outcome.left = len(asked.entries) - len(by_task)
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+def _died(task: tuple[str, str], lost: pool.Lost) -> Found:
+    found = Found(*task, first=lost.why)
+    found.caught["raised"] += 1
+    return found
