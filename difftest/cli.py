@@ -97,7 +97,7 @@ class OneLineErrors(click.Group):
         except click.Abort:
             return self._failed("interrupted", errors.INTERRUPTED)
         except Exception as error:
-            known = error if isinstance(error, errors.TesterError) else errors.out_of_memory(error)
+            known = error if isinstance(error, errors.TesterError) else errors.known(error)
             if known is None:
                 raise
             return self._failed(str(known), known.status)

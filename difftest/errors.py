@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 CONFORMS, DIFFERS, BAD_USAGE, LACKING = 0, 1, 2, 3
+NEEDED = ("numpy", "numba", "torch", "ml_dtypes", "mpmath", "click", "rich")  # without which no command runs
 INTERRUPTED = 130  # stopped by Ctrl-C before a difference was found: the shell's own 128 + SIGINT
 UNREAD = 141  # standard output was closed before its end, and no difference was found: 128 + SIGPIPE
 
@@ -30,6 +31,11 @@ class LackingError(TesterError):
     status = LACKING
 
 
+def known(error: Exception) -> LackingError | None:
+    """What to say in place of a library's error that says what the environment lacks; None for any other."""
+    return not_installed(error) if isinstance(error, ModuleNotFoundError) else out_of_memory(error)
+
+
 def out_of_memory(error: Exception) -> LackingError | None:
     """What to say in place of a library's error (torch's or NumPy's, a worker's traceback in it) when memory is lacking."""
     text = str(error)
@@ -37,6 +43,14 @@ def out_of_memory(error: Exception) -> LackingError | None:
         return None
     asked = re.search(r"to allocate ([\d.]+ \w+)", text)
     return LackingError(f"not enough memory{f' for {asked[1]} more' if asked else ''}: ask for fewer rows or smaller widths")
+
+
+def not_installed(error: ModuleNotFoundError) -> LackingError | None:
+    """What to say when a library that every command needs is not there; None for any other module."""
+    name = (error.name or "").partition(".")[0]
+    if name not in NEEDED:
+        return None
+    return LackingError(f"{name} is not installed: pip install {name}, or pip install -e . for all that is needed")
 
 
 def one_of(option: str, value: object, allowed: Iterable[str], what: str = "") -> UsageError:

@@ -171,6 +171,34 @@ def test_the_script_in_the_folder_is_the_installed_command():
     assert "from difftest.cli import main" in (ROOT / "cli.py").read_text()
 
 
+WITHOUT = """
+import sys
+class Without:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == {library!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Without())
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "words"),
+    [("torch", ["difftest"]), ("torch", ["ledger"]), ("click", [])],
+)
+def test_a_library_that_is_not_installed_is_one_line_and_status_3(tmp_path, library, words):
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT.format(library=library))
+    run = subprocess.run(
+        [sys.executable, "cli.py", *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.stderr == f"error: {library} is not installed: pip install {library}, or pip install -e . for all that is needed\n"
+    assert (run.returncode, run.stdout) == (3, "")
+
+
 def test_a_contract_spelled_twice_and_one_of_each_family_are_no_contradiction():
     words = ["--ops", "rmsnorm,silu_and_mul", "--contract", "W1,w1,S1", "--regimes", "normal,gate_sweep"]
     assert small(*words).exit_code == 0
