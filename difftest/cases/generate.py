@@ -30,13 +30,13 @@ class Request:
     device: str = "cpu"
 
     def template(self, op: str, dtype: str, width: int, regime: str, lead: tuple[int, ...], **layout: Any) -> Case:
-        """A case of this request, with its contract's numbers but for those in `layout`.
+        """A case of this request, with its contract's numbers but for those in `layout` and those that the regime has of its own.
 
         Its seed is a function of the base seed and of what the case is, not of its index.
         """
         key = f"{self.seed}/{op}/{dtype}/{width}/{regime}/{lead}/{sorted(layout.items())}"
         numbers = {name: layout.pop(name) for name in ("eps", *(p.name for p in operator(op).parameters)) if name in layout}
-        contract = self.contracts[op].with_values(numbers)
+        contract = self.contracts[op].with_values(numbers | regimes.REGIMES[regime].numbers_of(operator(op)))
         return Case(op, dtype, lead, width, regime, zlib.crc32(key.encode()), contract, device=self.device, **layout)
 
     def regimes_of(self, op: str) -> list[str]:

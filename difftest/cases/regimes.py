@@ -7,7 +7,7 @@ every device. A regime says what an operator must have for it to mean something;
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import torch
@@ -49,12 +49,20 @@ def a_switch(op: Operator) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """A family of inputs. `why` says which fault it is there for; `values` fills every role, in float32; `needs` them."""
+    """A family of inputs. `why` says which fault it is there for; `values` fills every role, in float32; `needs` them.
+
+    `numbers`: values of the operator's parameters that its cases are always called with, since the rows are made for them.
+    """
 
     name: str
     why: str
     values: Callable[[Draw], Values]
     needs: Needs = anything
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def numbers_of(self, op: Operator) -> dict[str, float]:
+        """`numbers`, those of the parameters that `op` has."""
+        return {p.name: self.numbers[p.name] for p in op.parameters if p.name in self.numbers}
 
 
 def _normal(d: Draw) -> Values:
@@ -197,6 +205,42 @@ def _switches(d: Draw) -> Values:
     return values
 
 
+# Eight odd numbers whose mean square is 16: quarters of them have mean square 1, and 3/4 of an odd significand is a tie.
+_QUARTERS = (7, 5, 5, 3, 3, 3, 1, 1)
+
+
+def _ties(d: Draw) -> Values:
+    """Results exactly between two storage values, in every order of the sum and every form that is exact where it can be.
+
+    Norms: rows of a few bits whose mean square is a power of 4 (eps is 0), and weights with odd significands. Of rows that are
+    added, every second is a storage value and half of its last place instead: a sum that is a tie. Gated: gates with odd
+    significands, every second so large that its activation is the gate; `up` (and `up` plus 1) of a few bits.
+    """
+    if "gate" in d.roles:
+        scale = torch.where(torch.arange(d.width) % 2 == 0, 32.0, 2.0 ** -torch.arange(d.width).remainder(5))
+        up = torch.tensor((0.5, 1.5, 2.5, 0.25))[torch.randint(4, (d.rows, d.width), generator=d.generator)]
+        return {"gate": _odd_significands(d, d.rows) * scale, "up": d.sign() * up}
+    whole = d.width - d.width % len(_QUARTERS)
+    quarters = torch.cat((d.tile(_QUARTERS)[:whole], torch.full((d.width - whole,), 4.0)))
+    order = torch.rand(d.rows, d.width, generator=d.generator).argsort(-1)
+    scale = torch.exp2(torch.randint(-4, 5, (d.rows, 1), generator=d.generator).float() - 2.0)
+    rows = d.sign() * quarters[order] * scale
+    weights = {name: _odd_significands(d, 1)[0] - d.op.weight_bias for name in d.op.vectors}
+    if "residual" not in d.roles:
+        return {"input": rows, **weights}
+    stored = d.sign() * _odd_significands(d, d.rows)
+    half = d.sign() * 2.0 ** -(d.dtype.fraction_bits + 1)
+    exact = (torch.arange(d.rows) % 2 == 0)[:, None]
+    return {"input": torch.where(exact, 1.5 * rows, stored), "residual": torch.where(exact, -0.5 * rows, half), **weights}
+
+
+def _odd_significands(d: Draw, rows: int) -> torch.Tensor:
+    """rows x width of numbers in [1, 4/3) that the storage format just holds: 3/2 and 3/4 of each lie halfway."""
+    steps = 2**d.dtype.fraction_bits
+    odd = 2 * torch.randint(0, steps // 6, (rows, d.width), generator=d.generator) + 1
+    return 1.0 + odd.double().div(steps).float()
+
+
 _SPECIAL = (float("inf"), float("-inf"), float("nan"))
 
 
@@ -227,6 +271,9 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             Regime("inf_nan", "Inf and NaN must come through, and stay in their row", _inf_nan),
             Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, a_gate),
             Regime("gate_sweep", "every part of the activation's curve", _gate_sweep, a_gate),
+            Regime(
+                "ties", "results exactly between two values: any rounding but ties to even", _ties, numbers={"eps": 0.0}
+            ),
             Regime("switches", "both sides of where the formula changes its form", _switches, a_switch),
         )
     }

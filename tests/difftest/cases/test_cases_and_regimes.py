@@ -12,6 +12,7 @@ from difftest.cases.draw import Draw
 from reference.contracts import contract
 from reference.formats import FORMATS, bits
 from reference.operators import OPERATORS
+from reference.rounding import ulp_of
 
 EVERYTHING = Request({op: contract(op) for op in OPERATORS}, list(FORMATS), [1, 3, 111, 4096], extra=63)
 
@@ -278,3 +279,24 @@ def test_the_rounding_row_is_the_published_one():
     half = drawn("rounding_row", "fused_add_rmsnorm", rows=1, width=2, dtype="fp16")
     assert half["input"].tolist() == [[1.0, 2.0]]
     assert half["residual"].tolist() == [[2.0**-11, 0.0]]
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("op", ["fused_add_rmsnorm", "gemma_rmsnorm"])
+def test_every_exact_row_of_the_ties_has_a_mean_square_of_a_power_of_4_and_many_results_that_are_ties(op, dtype):
+    values = drawn("ties", op, rows=8, width=4096, dtype=dtype)
+    total = sum(values[name].double() for name in OPERATORS[op].rows)
+    rows = total[::2] if "residual" in values else total
+    mean_square = rows.square().mean(-1, keepdim=True)
+    assert all(value == 4.0 ** round(float(value.log2()) / 2) for value in mean_square)
+    exact = rows / mean_square.sqrt() * (values["weight"].double() + OPERATORS[op].weight_bias)
+    steps = exact / ulp_of(exact, FORMATS[dtype].torch)
+    assert ((steps - steps.floor()) == 0.5).double().mean() > 0.3
+    if "residual" in values:
+        steps = total[1::2] / ulp_of(total[1::2], FORMATS[dtype].torch)
+        assert ((steps - steps.floor()) == 0.5).all()
+
+
+def test_the_ties_are_called_with_eps_0_whatever_is_asked_for():
+    cases = list(generate(dataclasses.replace(EVERYTHING, regimes=["ties"])))
+    assert {case.contract.eps for case in cases if "norm" in case.op} == {0.0}
