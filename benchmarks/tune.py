@@ -120,7 +120,7 @@ def _of_a_norm(config: NormConfig, case: Case, target: tuning.Target) -> Iterato
     for first in (config.first_rows // 2, config.first_rows * 2) if config.first_rows else ():
         yield f"first {first} rows", replace(config, first_rows=first)
     if config.row_in == "registers":
-        yield from _part_of_a_block(config) if config.threads_per_row <= 32 else _blocks(config, few)
+        yield from _part_of_a_block(config) if config.threads_per_row <= 32 else _blocks(config, case.rows, target)
 
 
 def _part_of_a_block(config: NormConfig) -> Iterator[tuple[str, NormConfig]]:
@@ -129,13 +129,13 @@ def _part_of_a_block(config: NormConfig) -> Iterator[tuple[str, NormConfig]]:
             yield f"{rows} rows a block", replace(config, rows_per_block=rows, exact=False)
 
 
-def _blocks(config: NormConfig, few: bool) -> Iterator[tuple[str, NormConfig]]:
+def _blocks(config: NormConfig, rows: int, target: tuning.Target) -> Iterator[tuple[str, NormConfig]]:
     """A row by other numbers of threads, blocks and vectors a thread; its weight loaded earlier or later."""
     if config.cluster == 1:
         for early in dict.fromkeys((0, config.vectors_per_thread // 2, config.vectors_per_thread)):
             yield f"{early} weights early", replace(config, early_weights=early)
     tiles = config.warps * config.tiles_per_warp * config.cluster
-    clusters = (config.cluster // 2, config.cluster, config.cluster * 2, *((4, 8) if few else ()))
+    clusters = (config.cluster // 2, config.cluster, config.cluster * 2, *((4, 8) if rows <= 2 * target.processors else ()))
     for cluster, held in product(dict.fromkeys(clusters), (1, 2, 4)):
         each = held // config.vectors_per_lane
         warps = -(-tiles // (each * cluster)) if each and cluster else 0
@@ -147,7 +147,7 @@ def _blocks(config: NormConfig, few: bool) -> Iterator[tuple[str, NormConfig]]:
             replace(
                 config,
                 cluster=cluster,
-                persistent=cluster > 1,
+                persistent=cluster > 1 and rows * cluster > target.processors,
                 threads_per_row=32 * warps,
                 tiles_per_warp=each,
                 blocks_per_processor=2 if two else 1,

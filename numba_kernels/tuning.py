@@ -116,7 +116,7 @@ def with_prefetch(call: Call, config: NormConfig) -> NormConfig:
     ahead = max(1, ahead_bytes // read_bytes) if call.large and runs else 0
     prefetch = config.pdl and runs and (few or call.adds_residual or threshold("weight_alone"))
     first_bytes = target.processors * threshold("first_rows_bytes", "large" if call.large else "small")
-    at_start = few or (config.vector == 1 and config.warps == 1)
+    at_start = (few and not _is_held_back(call, blocks * config.threads)) or (config.vector == 1 and config.warps == 1)
     return replace(
         config,
         release=("start" if at_start else "loaded") if config.pdl else "end",
@@ -124,6 +124,13 @@ def with_prefetch(call: Call, config: NormConfig) -> NormConfig:
         prefetch_ahead=ahead,
         first_rows=_power(first_bytes // read_bytes) if ahead or (prefetch and not few) else 0,
     )
+
+
+def _is_held_back(call: Call, threads: int) -> bool:
+    """Whether the next kernel of few rows starts only when this one's rows are loaded."""
+    limits = threshold("held_back")
+    beyond = not call.adds_residual and threads >= limits["alone"]
+    return limits["least"] <= threads < limits["most"] or beyond
 
 
 def _power(rows: int) -> int:
@@ -156,7 +163,7 @@ def cluster_of_few_rows(call: Call) -> NormConfig | None:
         warps = -(-tree.tiles // (tiles * cluster))
         fits = warps <= threshold("cluster_warps") and cluster <= target.clusters
         if fits and call.rows * cluster <= target.processors:
-            return _blocks_of_a_cluster(tree, warps, tiles, cluster)
+            return _blocks_of_a_cluster(call, warps, tiles, cluster)
     return None
 
 
@@ -184,15 +191,20 @@ def block(call: Call) -> NormConfig | None:
     for tiles in order:
         warps, vectors = -(-tree.tiles // tiles), tiles * tree.vectors_per_lane
         if warps <= threshold("warps_of_a_block") and vectors <= call.vectors(most):
-            early = 0 if call.few else _early_weights(warps, vectors)
+            early = _early_weights(call, warps, vectors)
             exact = _covered(tree, warps, tiles, 1) and warps >= 2 and (call.adds_residual or early < 4)
             return _config(tree, tiles, 32 * max(2, warps), exact=exact, early_weights=early)
     return None
 
 
-def _early_weights(warps: int, vectors: int) -> int:
-    """How many vectors' weights come before the sum, where rows are many."""
+def _early_weights(call: Call, warps: int, vectors: int) -> int:
+    """How many vectors' weights come before the sum."""
     limits = threshold("early_weights")
+    if call.few:
+        return vectors if warps <= limits["warps"] else 0
+    least, most = limits["none_of_bytes"]
+    if call.adds_residual and least <= call.rows * call.row_bytes < most:
+        return 0
     if vectors > 1 and warps > limits["none_above_warps"]:
         return 0
     return vectors if warps <= limits["warps"] or vectors <= limits["vectors"] else limits["limited"]
@@ -210,13 +222,19 @@ def cluster_of_blocks(call: Call) -> NormConfig | None:
             weight_bytes = call.weight_itemsize * tiles * tree.vectors_per_lane * tree.vector * warps * 32
             fits = warps <= most and weight_bytes + SHARED_STATIC <= target.shared_bytes * most // whole
             if fits and cluster <= min(target.clusters, 32 // tiles) and tree.vectors_per_lane <= most_vectors:
-                return replace(_blocks_of_a_cluster(tree, warps, tiles, cluster), blocks_per_processor=whole // most)
+                return replace(_blocks_of_a_cluster(call, warps, tiles, cluster), blocks_per_processor=whole // most)
     return None
 
 
-def _blocks_of_a_cluster(tree: RowTree, warps: int, tiles: int, cluster: int) -> NormConfig:
-    exact = _covered(tree, warps, tiles, cluster)
-    return _config(tree, tiles, 32 * warps, exact=exact, cluster=cluster, persistent=True)
+def _blocks_of_a_cluster(call: Call, warps: int, tiles: int, cluster: int) -> NormConfig:
+    """Where each row can have a cluster of its own at once, the clusters end with it and take no more rows from a counter."""
+    exact = _covered(call.tree, warps, tiles, cluster)
+    return _config(call.tree, tiles, 32 * warps, exact=exact, cluster=cluster, persistent=has_to_stay(call, cluster))
+
+
+def has_to_stay(call: Call, cluster: int) -> bool:
+    """Whether there are more rows than clusters at once, so that a cluster takes several."""
+    return call.rows * cluster > call.target.processors
 
 
 def _covered(tree: RowTree, warps: int, tiles: int, cluster: int) -> bool:

@@ -165,10 +165,14 @@ class Prepared:
         kernel = plan.kernel(target, addresses, self._pdl)
         grid, shared = plan.shape(kernel)
         function, config = load(self._device, kernel), kernel.config
+        resident = resident_grid(self._device, function, config, plan.rows, shared) if config.cluster > 1 else grid
+        if resident[0] == 0:
+            if plan.config is not None:
+                blocks = f"{config.cluster} blocks of {config.threads} threads"
+                raise RuntimeError(f"device {self._device} holds no cluster of {blocks}")
+            return self._build(addresses, replace(target, clusters=target.clusters // 2))
         if isinstance(plan, NormPlan) and config.persistent:
-            grid = resident_grid(self._device, function, config, plan.rows, shared)
-            if grid[0] == 0:
-                return self._build(addresses, replace(target, clusters=target.clusters // 2))
+            grid = resident
             launch = launcher.launch_config(grid, config.threads, shared, pdl=config.pdl, cluster=config.cluster)
             return _PersistentVariant(
                 lambda counter: launcher.pack_arguments(launch, function, plan.arguments((), counter)),

@@ -83,7 +83,7 @@ def test_the_last_step_is_what_tuning_chooses(rows, width, dtype):
     [
         (8192, 128, {"the fixed tree", "dependent launch and prefetch", "several rows a block"}),
         (4096, 4096, {"the fixed tree", "dependent launch and prefetch"}),
-        (1, 16384, {"the fixed tree", "dependent launch and prefetch", "a cluster", "a persistent cluster"}),
+        (1, 16384, {"the fixed tree", "dependent launch and prefetch", "a cluster"}),
         (8192, 65536, {"a persistent cluster"}),
     ],
 )

@@ -36,7 +36,20 @@ def test_the_largest_cluster_that_fits_is_taken(width, rows, holds, monkeypatch)
     assert asked == sorted(asked, reverse=True)
     assert len(asked) <= 4
     assert all(cluster > holds for cluster in asked[:-1])
-    assert isinstance(built, launch._PersistentVariant) == (bool(asked) and asked[-1] <= holds)
+    in_clusters = bool(asked) and asked[-1] <= holds
+    assert isinstance(built, launch._PersistentVariant) == (in_clusters and rows > 1)  # those of a single row end with it
+
+
+def test_a_configuration_that_is_given_and_fits_no_device_is_named_and_not_tried_for_ever(monkeypatch):
+    target = tuning.Target("sm_90", 227 * 1024, 132, clusters=16, pdl=True, bulk_prefetch=True)
+    monkeypatch.setattr(launch, "load", lambda device, kernel: 0)
+    monkeypatch.setattr(launch, "target", lambda device: target)
+    monkeypatch.setattr(launch, "device_count", lambda: 1)
+    monkeypatch.setattr(launch, "resident_grid", lambda *_: (0, 1, 1))
+    config = tuning.norm_config(OPERATION, 65536, 4096, target, access=16, weight_access=16, pdl=True)
+    plan = NormPlan(OPERATION, 4096, 65536, 65536, 65536, 65536, 0x358637BD, config)
+    with pytest.raises(RuntimeError, match=f"device 0 holds no cluster of {config.cluster} blocks of {config.threads} threads"):
+        launch.Prepared(plan, 0, True)._build((0, 0, 0, 0), target)
 
 
 class TwoDevices:
@@ -148,7 +161,7 @@ def test_the_counter_of_a_stream_is_asked_for_on_the_launchs_device(two_devices,
     asked = []
     monkeypatch.setattr(launch, "counter_for", lambda stream: asked.append((stream, two_devices.cuCtxGetCurrent()[1])) or 5)
     monkeypatch.setattr(launch, "resident_grid", lambda device, function, config, rows, shared: (config.cluster, 1, 1))
-    plan = NormPlan(OPERATION, 4, 65536, 65536, 65536, 65536, 0x358637BD)
+    plan = NormPlan(OPERATION, 4096, 65536, 65536, 65536, 65536, 0x358637BD)
     with two_devices.current(0):
         launch.Prepared(plan, 1, None).launch(ADDRESSES, 0, 9)
     assert asked == [(9, 101)]
