@@ -217,7 +217,7 @@ def _ties(d: Draw) -> Values:
     significands, every second so large that its activation is the gate; `up` (and `up` plus 1) of a few bits.
     """
     if "gate" in d.roles:
-        scale = torch.where(torch.arange(d.width) % 2 == 0, 32.0, 2.0 ** -torch.arange(d.width).remainder(5))
+        scale = torch.where(torch.arange(d.width) % 2 == 1, 32.0, 2.0 ** -torch.arange(d.width).remainder(5))
         up = torch.tensor((0.5, 1.5, 2.5, 0.25))[torch.randint(4, (d.rows, d.width), generator=d.generator)]
         return {"gate": _odd_significands(d, d.rows) * scale, "up": d.sign() * up}
     whole = d.width - d.width % len(_QUARTERS)
@@ -271,9 +271,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             Regime("inf_nan", "Inf and NaN must come through, and stay in their row", _inf_nan),
             Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, a_gate),
             Regime("gate_sweep", "every part of the activation's curve", _gate_sweep, a_gate),
-            Regime(
-                "ties", "results exactly between two values: any rounding but ties to even", _ties, numbers={"eps": 0.0}
-            ),
+            Regime("ties", "results exactly between two values: any rounding but ties to even", _ties, numbers={"eps": 0.0}),
             Regime("switches", "both sides of where the formula changes its form", _switches, a_switch),
         )
     }
