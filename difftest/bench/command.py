@@ -122,7 +122,7 @@ def _ladder(where: torch.device, json: Path | None, time_budget: float | None, m
     if markdown:
         click.echo(table.markdown(ladder.table(document)), nl=False)
     else:
-        screen.print(table.terminal(ladder.table(document), fold=True))
+        screen.print(table.terminal(ladder.table(document)))
     wrong = list(ladder.remarks(document, "wrong"))
     for said in wrong:
         screen.print(f"[bold red]wrong[/] {escape(said)}", soft_wrap=True)

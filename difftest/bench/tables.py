@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -73,12 +74,11 @@ def show(screen: Console, document: dict[str, Any]) -> None:
     """Everything in a terminal."""
     screen.print(where(document), style="dim", soft_wrap=True)
     for each in tables(document):
-        # A provider's name breaks where it has a dash, so that ten of them fit a line.
-        broken = Table(each.title, tuple(name.replace("-", "-\n") for name in each.columns), each.rows)
-        screen.print(table.terminal(broken))
+        rows = tuple((_unbroken(row[0]), *row[1:]) for row in each.rows)
+        screen.print(table.terminal(replace(each, rows=rows)))
     summary = results.summarise(document)
     for what, value in facts(summary):
-        screen.print(f"{escape(what)}: [bold]{escape(value)}[/]", soft_wrap=True)
+        screen.print(f"{escape(what)}: [bold]{escape(value)}[/]")
     for name, point, reason in summary.wrong:
         screen.print(f"[bold red]wrong[/] {escape(name)}, {point.name}: {escape(reason)}", soft_wrap=True)
     for reason, names in _skips(document).items():
@@ -86,6 +86,11 @@ def show(screen: Console, document: dict[str, Any]) -> None:
     if document.get("stopped"):
         count = len(document["not_run"])
         screen.print(f"[yellow]stopped[/]: {escape(document['stopped'])}; {counted(count, 'point')} not run", soft_wrap=True)
+
+
+def _unbroken(entry: Entry) -> Entry:
+    """A shape as one word: a terminal's lines don't break inside it."""
+    return entry.replace(" x ", "x") if isinstance(entry, str) else entry
 
 
 def markdown(document: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 
 import torch
-from rich import box
 from rich.console import Console
 
 from difftest import errors
@@ -46,7 +45,7 @@ def doctor() -> int:
 
 
 def _show(screen: Console, heads: tuple[str, ...], rows: tuple[tuple[Entry, ...], ...]) -> None:
-    screen.print(terminal(Table("", heads, rows, left=heads), frame=box.HEAVY_HEAD, fold=True))
+    screen.print(terminal(Table("", heads, rows, left=heads)))
 
 
 def _row(name: str, devices: Sequence[str]) -> tuple[Entry, ...]:

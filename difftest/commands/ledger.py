@@ -37,8 +37,7 @@ def show(*, op: str, rows: int, width: int, dtype: str, json: Path | None = None
     screen.print(
         f"N = {elements:,} elements. Keeping the contract in two kernels costs 8N = {8 * elements:,} bytes: the fp32 "
         "intermediate, written and read once more. Fused, it stays on the chip, in about as many bytes of shared memory or in "
-        "registers.",
-        soft_wrap=True,
+        "registers. Weight once: the total where the weight is read once a launch."
     )
     screen.print("Logical bytes, not measured traffic: no caches, transactions or spills.", style="dim")
     if json:
@@ -63,17 +62,15 @@ def _table(name: str, storage: str, rows: int, width: int, by_row: Ledger, by_la
             (
                 form.name,
                 form.contract,
-                f"{form.kernels}",
                 f"{form.read:,}",
                 f"{form.written:,}",
                 f"{form.total:,}",
-                f"{more:,}",
                 f"{more / by_row.fused.total:+.0%}" if more else "",
                 f"{once.total:,}",
             )
         )
-    columns = ("form", "contract", "kernels", "read", "written", "total", "over fused", "", "weight once")
-    title = f"{name} {storage} {rows}x{width}: bytes, the weight once a row; last, once a launch"
+    columns = ("form", "contract", "read", "written", "total", "over fused", "weight once")
+    title = f"{name} {storage} {rows}x{width}: bytes, the weight once a row"
     return Table(title, columns, tuple(lines), left=("contract",))
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as RichTable
 
 from difftest.errors import BAD_USAGE, CONFORMS, DIFFERS, LACKING
 from difftest.identify.hypotheses import bias_in_words
 from difftest.identify.infer import MARGIN, Identification
 from difftest.identify.tally import Tally
-from difftest.report.table import Table, terminal
+from difftest.report.table import Drawn, Table, terminal
 from reference.formats import of
 from reference.operators.declaration import EPS
 
@@ -98,7 +97,7 @@ def show(screen: Console, found: Identification) -> None:
     screen.print(last_line(found), markup=False, soft_wrap=True)
 
 
-def _table(title: str, what: str, labels: Sequence[str], tallies: Sequence[Tally]) -> RichTable:
+def _table(title: str, what: str, labels: Sequence[str], tallies: Sequence[Tally]) -> Drawn:
     rows = tuple(
         (label, f"{each.agree:,}", f"{each.against:,}", f"{each.contradicting:,}")
         for label, each in zip(labels, tallies, strict=True)

@@ -154,7 +154,7 @@ def left_out(document: dict[str, Any]) -> list[str]:
 def show(screen: Console, document: dict[str, Any]) -> None:
     """Every table, then the findings and what was left out."""
     for each in tables(document):
-        screen.print(table.terminal(each, fold=True))
+        screen.print(table.terminal(each))
     for text in findings(document):
         screen.print(text, style="bold red", markup=False, soft_wrap=True)
     for text in left_out(document):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html as markup
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
+
+from difftest.report import layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +41,42 @@ class Table:
         return index < self.names or self.columns[index] in self.left
 
 
-def terminal(
-    table: Table, *, frame: box.Box | None = box.SIMPLE, fold: bool = False, title_style: str = "bold", rows: Sequence[str] = ()
-) -> RichTable:
-    """The table for rich. `fold`: long text goes on below; else the name columns are never cut. `rows`: a style for each."""
-    drawn = RichTable(
-        title=Text(table.title) if table.title else None,
-        title_justify="left",
-        title_style=title_style,
-        header_style="bold",
-        box=frame,
-    )
-    for index, column in enumerate(table.columns):
-        drawn.add_column(
-            Text(column),
-            justify="left" if table.is_left(index) else "right",
-            overflow="fold" if fold else "ellipsis",
-            no_wrap=index < table.names and not fold,
-        )
-    for number, row in enumerate(table.rows):
-        drawn.add_row(*map(_rich, row), style=rows[number] if rows else "")
-    return drawn
+class Drawn:
+    """A table for rich, laid out for the width of the console that it is printed on (`difftest.report.layout`)."""
+
+    def __init__(self, table: Table, *, rule: bool, title_style: str, rows: Sequence[str]) -> None:
+        self._table, self._rule, self._title_style, self._rows = table, rule, title_style, rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """The title, then the parts; where there is a rule below the heads, a blank line after each."""
+        table, room = self._table, options.max_width
+        if table.title:
+            yield Text(table.title, style=self._title_style, overflow="fold")
+        columns = [
+            layout.column(head, [_text(row[index]) for row in table.rows], room // 2 if table.is_left(index) else None)
+            for index, head in enumerate(table.columns)
+        ]
+        for part in layout.parts(columns, table.names, room):
+            yield self._part(part)
+            if self._rule:
+                yield Text("")
+
+    def _part(self, part: layout.Part) -> RichTable:
+        frame = box.SIMPLE if self._rule else None
+        drawn = RichTable(box=frame, show_edge=False, pad_edge=False, collapse_padding=self._rule, header_style="bold")
+        table = self._table
+        heads = layout.heads([table.columns[index] for index in part.columns], part.widths)
+        for index, head, width in zip(part.columns, heads, part.widths, strict=True):
+            drawn.add_column(Text(head), justify="left" if table.is_left(index) else "right", overflow="fold", width=width)
+        for number, row in enumerate(table.rows):
+            style = self._rows[number] if self._rows else ""
+            drawn.add_row(*(_rich(row[index]) for index in part.columns), style=style)
+        return drawn
+
+
+def terminal(table: Table, *, rule: bool = True, title_style: str = "bold", rows: Sequence[str] = ()) -> Drawn:
+    """The table for a terminal of any width. `rule`: a line below the heads; `rows`: a style for each."""
+    return Drawn(table, rule=rule, title_style=title_style, rows=rows)
 
 
 def markdown(table: Table) -> str:

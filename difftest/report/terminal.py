@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,8 +30,9 @@ STABILITY = {"changing": "change from run to run", "batch_dependent": "depend on
 
 
 def console() -> Console:
-    """Standard output; 120 columns where it is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    """Standard output; where it is no terminal, as wide as COLUMNS says, or 120."""
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if known else 120, highlight=False)
 
 
 @contextmanager
@@ -139,7 +141,7 @@ def _histogram(screen: Console, title: str, total: summary.Total) -> None:
     )
     heads = ("ULP", "below", "above", "share", "(log scale)")
     shown = Table(f"{title}, {total.elements:,} elements", heads, rows, names=0, left=("(log scale)",))
-    screen.print(terminal(shown, frame=None))
+    screen.print(terminal(shown, rule=False))
 
 
 def _share(count: int, elements: int) -> str:
