@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from difftest.cases import ledger, regimes
+from difftest.cases import given, ledger, regimes
 from difftest.cases import weights as families
 from difftest.cases.draw import Draw
+from difftest.cases.given import Given
 from reference.contracts import Contract, contract
 from reference.formats import FORMATS, Format
 from reference.operators import Operator, operator
@@ -21,6 +22,7 @@ from reference.providers.claims import libraries
 SCHEMA = "numba-kernels/difftest-case/2"
 READ = (SCHEMA, "numba-kernels/difftest-case/1")  # whose padding is one number, for every buffer, and whose `out` is yes or no
 
+FILE = "file"  # in place of a regime's name where the inputs are a file's
 OUT_NONE, OUT_GIVEN, OUT_INPUT = "none", "given", "input"  # from plain to odd
 
 
@@ -35,7 +37,8 @@ class Case:
     an `out` that is given), in the order of the call; none where it is 0.
     `misaligned`: the buffers, by name, whose base lies one element past an aligned one.
     `out`: what the candidate is handed as `out`, where it takes one: "none", "given" (a poisoned buffer) or "input" (its input).
-    `origin`: which part of the generator made it: "grid", "layout" or "random:INDEX".
+    `origin`: which part of the generator made it: "grid", "layout" or "random:INDEX"; "search" and "file" make others.
+    `given`: the inputs, where they are not what regime, weights and seed draw.
     """
 
     op: str
@@ -52,6 +55,7 @@ class Case:
     out: str = OUT_NONE
     device: str = "cpu"
     origin: str = "grid"
+    given: Given | None = None
 
     @property
     def rows(self) -> int:
@@ -97,11 +101,26 @@ class Case:
         return replace(self, padding=(), misaligned=(), out=OUT_NONE)
 
     def inputs(self, device: str = "cpu") -> dict[str, torch.Tensor]:
-        """The call's inputs by name, drawn anew from the seed: contiguous, in the shapes of the call."""
-        drawn = Draw(self.operator, self.contract, self.rows, self.width, self.format, torch.Generator())
-        values = regimes.draw(self.regime, drawn, self.weight_format, self.seed, self.weights)
+        """The call's inputs by name, as given or drawn anew from the seed: contiguous, in the shapes of the call.
+
+        ValueError where those given are not there, or not of that call.
+        """
+        values = self._drawn() if self.given is None else self.given.tensors(self._formats())
         shapes = self.operator.shapes(self.lead, self.width)
+        for name, value in values.items():
+            if value.numel() != math.prod(shapes[name]) or value.dtype != self._formats()[name].torch:
+                right = f"{self._formats()[name].torch} {shapes[name]}"
+                raise ValueError(f"{name} is {value.dtype} {tuple(value.shape)}, the case's {right}")
         return {name: value.reshape(shapes[name]).to(device) for name, value in values.items()}
+
+    def _drawn(self) -> regimes.Values:
+        drawn = Draw(self.operator, self.contract, self.rows, self.width, self.format, torch.Generator())
+        return regimes.draw(self.regime, drawn, self.weight_format, self.seed, self.weights)
+
+    def _formats(self) -> dict[str, Format]:
+        """The storage format of every input."""
+        vectors = self.operator.vectors
+        return {name: self.weight_format if name in vectors else self.format for name in self.operator.inputs}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: what `from_json` takes, plus `rows` for the reader."""
@@ -112,6 +131,8 @@ class Case:
                 record |= {"contract": self.spelling, "eps": self.contract.eps, **dict(self.contract.parameters)}
             elif field.name == "padding":
                 record["padding"] = dict(self.padding)
+            elif field.name == "given":
+                record |= {"given": self.given.to_json()} if self.given else {}
             else:
                 record[field.name] = list(value) if isinstance(value, tuple) else value
         return {**record, "rows": self.rows}
@@ -129,6 +150,8 @@ class Case:
             values["padding"] = _paddings(values.get("padding", 0), row_buffers(op, values.get("out", OUT_NONE)))
             numbers = {name: record[name] for name in ("eps", *(p.name for p in op.parameters)) if name in record}
             values["contract"] = contract(op, str(values["contract"]), **numbers)
+            if "given" in record:
+                values["given"] = given.from_json(op.name, record["given"])
             case = cls(**values)
         except KeyError as error:
             raise ValueError(f"not a case record: it lacks {error}") from None
@@ -141,7 +164,7 @@ class Case:
         for name, value, allowed in (
             ("dtype", self.dtype, FORMATS),
             ("weight_dtype", self.weight_dtype or self.dtype, FORMATS),
-            ("regime", self.regime, regimes.names(self.operator)),
+            ("regime", self.regime, (*regimes.names(self.operator), *([FILE] if self.given else []))),
             ("weights", self.weights, families.names(self.operator)),
             ("out", self.out, outs(self.operator)),
         ):

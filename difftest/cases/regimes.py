@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import torch
 
+from difftest.cases import binades
 from difftest.cases.draw import Draw
 from difftest.cases.weights import USUAL, WEIGHTS
 from reference.formats import Format, bits
@@ -268,6 +269,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             Regime("rounding_row", "the row that tells the rounding contracts apart", _rounding_row, a_row_sum),
             Regime("square_overflow", "squares beyond fp16's range: sums must be fp32", _square_overflow),
             Regime("range_limit", "fp16 overflows to Inf; other dtypes go beyond fp16's range", _range_limit),
+            Regime("binades", "every binade of the storage format", binades.values),
             Regime("inf_nan", "Inf and NaN must come through, and stay in their row", _inf_nan),
             Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, a_gate),
             Regime("gate_sweep", "every part of the activation's curve", _gate_sweep, a_gate),
