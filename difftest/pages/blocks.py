@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from difftest.pages import forms, operators, speed
+from difftest.pages import arguments, forms, operators, speed
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
+    "arguments": arguments.arguments,
     "bench": speed.bench,
     "bench-plots": speed.both_plots,
     "claims": operators.claims,

@@ -37,7 +37,10 @@ def check_number(number: Number, value: Any) -> int:
     if not (math.isfinite(real) and number.least <= real and abs(real) <= LARGEST):
         least = f" of at least {number.least:g}" if math.isfinite(number.least) else ""
         raise ValueError(f"{number.name}: {value!r}; a finite fp32 number{least} is needed")
-    return int(np.float32(real).view(np.uint32))
+    rounded = np.float32(real)
+    if real != 0 and rounded == 0:
+        raise ValueError(f"{number.name}: {value!r}, which is 0 in fp32; 0, or a number that fp32 can hold, is needed")
+    return int(rounded.view(np.uint32))
 
 
 def check_flag(flag: Flag, value: Any) -> bool:
@@ -87,8 +90,10 @@ def check_same(array: Array, like: Array, shape: tuple[int, ...]) -> None:
 def check_vector(vector: Array, like: Array) -> None:
     """``vector`` has one element for each column of ``like``, in its dtype or fp32."""
     name = vector.name
-    if vector.format not in (like.format, "fp32"):
-        raise TypeError(f"{name}: {vector.format} beside {like.name} in {like.format}; {like.format} or fp32 are supported")
+    allowed = tuple(dict.fromkeys((like.format, "fp32")))
+    if vector.format not in allowed:
+        verb = "is" if len(allowed) == 1 else "are"
+        raise TypeError(f"{name}: {vector.format} beside {like.name} in {like.format}; {' or '.join(allowed)} {verb} supported")
     if vector.shape != (like.width,):
         raise ValueError(f"{name}: shape {vector.shape}; ({like.width},) is needed, as {like.name} has rows of {like.width}")
     if like.width > 1 and vector.strides != (1,):
@@ -120,6 +125,11 @@ def writable_rows(array: Array) -> Rows:
         raise ValueError(
             f"{array.name}: requires grad, and autograd can't record what the operator writes to it; call under torch.no_grad(), "
             f"or pass {array.name}.detach()"
+        )
+    if dispatch.is_closed(array.owner):
+        raise ValueError(
+            f"{array.name}: an inference tensor, which may not be written outside inference mode; call under "
+            f"torch.inference_mode(), or pass {array.name}.clone()"
         )
     rows = as_rows(array)
     if rows.count > 1 and rows.stride < rows.width:

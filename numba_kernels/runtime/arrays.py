@@ -67,14 +67,16 @@ def describe(name: str, value: Any) -> Array:
 
 
 def _from_numpy(name: str, value: np.ndarray) -> Array:
+    if not value.dtype.isnative:
+        raise TypeError(f"{name}: dtype {value.dtype}, whose byte order is not this machine's; pass its .astype(…)")
     kind = format_of(name, value.dtype)
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name}: a masked array, whose mask would be ignored; pass its .filled(…)")
-    if not value.dtype.isnative:
-        raise TypeError(f"{name}: byte order {value.dtype.byteorder!r} is not this machine's")
     size = value.dtype.itemsize
-    if any(s % size for s in value.strides) or value.ctypes.data % size:
-        raise ValueError(f"{name}: strides {value.strides} in bytes are not whole elements of {size}")
+    if value.ctypes.data % size:
+        raise ValueError(f"{name}: memory at an address that is no multiple of {size}, the size of an element; pass its .copy()")
+    if any(s % size for extent, s in zip(value.shape, value.strides, strict=True) if extent > 1):
+        raise ValueError(f"{name}: strides {value.strides} in bytes are not whole elements of {size}; pass its .copy()")
     strides = tuple(s // size for s in value.strides)
     return Array(name, value.ctypes.data, value.shape, strides, kind, CPU, 0, not value.flags.writeable, value)
 
@@ -168,19 +170,18 @@ def as_rows(array: Array) -> Rows:
 
 
 def overlap(a: Rows, b: Rows) -> bool:
-    """Whether any element of ``a`` shares memory with one of ``b`` (exact for equal strides, else by extent)."""
+    """Whether any element of ``a`` shares memory with one of ``b``: exact, whatever their strides."""
     if not (a.count and b.count and a.width and b.width) or a.array.device != b.array.device:
         return False
-    start_a, start_b = a.array.address, b.array.address
-    size_a, size_b = a.extent * a.array.itemsize, b.extent * b.array.itemsize
-    if start_a + size_a <= start_b or start_b + size_b <= start_a:
-        return False
-    pitch = a.stride * a.array.itemsize
-    if pitch != b.stride * b.array.itemsize or pitch == 0 or min(a.count, b.count) == 1:
-        return True
-    row_a, row_b = a.width * a.array.itemsize, b.width * b.array.itemsize
-    apart = (start_b - start_a) % pitch
-    return not (row_a <= apart and apart + row_b <= pitch)
+    few, many = sorted((a, b), key=lambda rows: rows.count)
+    starts = few.array.address - many.array.address + np.arange(few.count, dtype=np.int64) * few.stride * few.array.itemsize
+    length, other = few.width * few.array.itemsize, many.width * many.array.itemsize
+    pitch = many.stride * many.array.itemsize
+    if pitch == 0 or many.count == 1:
+        return bool(((starts < other) & (starts + length > 0)).any())
+    # Of the rows of `many` that end behind where a row of `few` starts, the first: does it start before that one's end?
+    first = np.maximum((starts - other) // pitch + 1, 0)
+    return bool(((first < many.count) & (first * pitch < starts + length)).any())
 
 
 def same_memory(a: Rows, b: Rows) -> bool:

@@ -81,7 +81,7 @@ def call_source(operator: Operator, name: str, *, direct: bool) -> list[str]:
         "        known = recall(key)",
         "    except (AttributeError, TypeError, IndexError, RuntimeError):  # not torch tensors, or not strided ones",
         f"        key = known = None{'; given = out' if operator.returns_out else ''}",
-        f"    if known is not None and not ({' or '.join(f'{a}.requires_grad' for a in written)}):",
+        f"    if known is not None and not ({' or '.join(_may_be_refused(a) for a in written)}):",
         f"        prepared, current_stream, modes, tell_written, device, {', '.join(f'{a}_bytes' for a in arrays)} = known",
         f"        {', '.join(f'{a}_at' for a in arrays)} = {', '.join(f'{a}.data_ptr()' for a in arrays)}",
         *(f"        apart = {'apart and ' * (k > 0)}({test})" for k, test in enumerate(_apart(operator, arrays))),
@@ -95,6 +95,11 @@ def call_source(operator: Operator, name: str, *, direct: bool) -> list[str]:
         f"    return run_checked(key, {'given' if operator.returns_out else None}, ({names}))",
     ]
     return [line for line in lines if line]
+
+
+def _may_be_refused(a: str) -> str:
+    """A test of what is written and not in the key: whether autograd, or inference mode, may have to do with it."""
+    return f"{a}.requires_grad or ({a}.is_inference() and dispatch.is_closed({a}))"
 
 
 def _passed(operator: Operator) -> str:

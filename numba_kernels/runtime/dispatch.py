@@ -60,6 +60,11 @@ def records(value: Any) -> bool:
     return any(tensor.requires_grad and _torch().is_grad_enabled() for tensor in _tensors((value,)))
 
 
+def is_closed(value: Any) -> bool:
+    """Whether ``value`` was made in inference mode, which has ended: PyTorch's own operators would not write it."""
+    return any(tensor.is_inference() and not _torch().is_inference_mode_enabled() for tensor in _tensors((value,)))
+
+
 def tell_written(values: tuple[Any, ...]) -> None:
     """Tells autograd which tensors were written, so that a backward pass that needs their old values fails."""
     tensors = _tensors(values)

@@ -55,7 +55,15 @@ def stage(plan: Plan, rows: tuple[Rows, ...], written: tuple[bool, ...], enable_
     Prepared(plan, cuda.get_current_device().id, enable_pdl).launch(addresses, alignment_of(addresses), 0)
     for view, copy, writes in zip(rows, used, written, strict=True):
         if writes:
-            copy.copy_to_host(_words(view))
+            put_rows(view, copy.copy_to_host())
+
+
+def put_rows(rows: Rows, words: np.ndarray) -> None:
+    """Copy the rows in ``words``, laid out as ``rows``, into place; what lies between two rows is somebody else's."""
+    size = words.itemsize
+    shape, strides = (rows.count, rows.width), (rows.stride * size, size)
+    as_strided = np.lib.stride_tricks.as_strided
+    as_strided(_words(rows), shape, strides)[...] = as_strided(words, shape, strides, writeable=False)
 
 
 def _words(rows: Rows) -> np.ndarray:

@@ -6,10 +6,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import numba_kernels
 from numba_kernels import fused_add_rmsnorm, rmsnorm, silu_and_mul
-from numba_kernels.runtime import arguments, calls
+from numba_kernels.runtime import arguments, calls, host
 from numba_kernels.runtime import arrays as arrays_module
 from numba_kernels.runtime.arrays import CPU
 
@@ -196,7 +198,7 @@ def test_an_argument_on_another_device_than_the_input_is_named(monkeypatch, op, 
 
 def test_memory_that_is_not_whole_elements_apart():
     raw = np.zeros(65, np.uint8)[1:]
-    refused(ValueError, ["input", "whole elements"], silu_and_mul, raw.view(np.float32).reshape(2, 8))
+    refused(ValueError, ["input", "no multiple of 4"], silu_and_mul, raw.view(np.float32).reshape(2, 8))
 
 
 def test_a_row_too_wide_to_count():
@@ -256,3 +258,65 @@ def test_an_out_that_requires_grad():
     refused(ValueError, ["out", "requires grad"], rmsnorm, torch.ones(2, 8), torch.ones(8), out=out)
     refused(ValueError, ["out", "requires grad"], silu_and_mul, torch.ones(2, 16), out)
     assert not out.detach().any()
+
+
+def test_what_comes_back_from_a_gpu_leaves_what_lies_between_two_rows():
+    buffer = np.arange(24, dtype=np.float32).reshape(3, 8)
+    mine = arrays_module.as_rows(arrays_module.describe("input", buffer[:, 2:5]))
+    host.put_rows(mine, np.full(mine.extent, 0x40000000, np.uint32))  # 2.0
+    assert np.array_equal(buffer[:, 2:5], np.full((3, 3), 2.0))
+    kept = [0, 1, 5, 6, 7]
+    assert np.array_equal(buffer[:, kept], np.arange(24).reshape(3, 8)[:, kept])
+
+
+@pytest.mark.parametrize(("pitch", "touches"), [(16, False), (32, False), (24, True), (40, True), (7 * 8, False)])
+def test_slices_of_one_buffer_are_refused_only_where_they_touch(pitch, touches):
+    """x has rows 16 elements apart; the residual's, of another stride, fall between them or on one of them."""
+    buffer = np.ones(400, np.float32)
+    x = np.lib.stride_tricks.as_strided(buffer, (4, 8), (16 * 4, 4))
+    residual = np.lib.stride_tricks.as_strided(buffer[8:], (4, 8), (pitch * 4, 4))
+    in_x = {16 * row + column for row in range(4) for column in range(8)}
+    in_residual = {8 + pitch * row + column for row in range(4) for column in range(8)}
+    assert bool(in_x & in_residual) == touches
+    if touches:
+        refused(ValueError, ["residual: overlaps input"], fused_add_rmsnorm, x, residual, np.ones(8, np.float32))
+    else:
+        fused_add_rmsnorm(x, residual, np.ones(8, np.float32))
+        assert np.array_equal(residual, np.full((4, 8), 2.0))
+
+
+def test_a_weight_between_the_rows_is_no_overlap_and_one_that_reaches_into_a_row_is():
+    buffer = np.ones((3, 24), np.float32)
+    fused_add_rmsnorm(buffer[:, :8], buffer[:, 8:16], buffer[1, 16:])
+    refused(ValueError, ["residual: overlaps weight"], fused_add_rmsnorm, buffer[:, :8], buffer[:, 8:16], buffer[1, 15:23])
+
+
+@given(st.data())
+def test_overlap_is_what_the_sets_of_places_say(data):
+    buffer = np.zeros(4096, np.float32)
+
+    def drawn():
+        count, width = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 12))
+        offset, stride = data.draw(st.integers(0, 60)), data.draw(st.integers(0, 40))
+        array = np.lib.stride_tricks.as_strided(buffer[offset:], (count, width), (stride * 4, 4))
+        places = {offset + row * stride + column for row in range(count) for column in range(width)}
+        return arrays_module.as_rows(arrays_module.describe("input", array)), places
+
+    (one, its_places), (other, other_places) = drawn(), drawn()
+    assert arrays_module.overlap(one, other) == bool(its_places & other_places)
+
+
+def test_an_eps_that_fp32_makes_0_is_refused_and_0_is_not():
+    refused(ValueError, ["eps", "1e-46", "0 in fp32"], rmsnorm, np.ones((2, 8), np.float32), np.ones(8, np.float32), 1e-46)
+    rmsnorm(np.ones((2, 8), np.float32), np.ones(8, np.float32), 0.0)
+    rmsnorm(np.ones((2, 8), np.float32), np.ones(8, np.float32), 1e-45)
+
+
+def test_an_inference_tensor_is_written_in_inference_mode_alone():
+    with torch.inference_mode():
+        x, residual = torch.ones(2, 8), torch.ones(2, 8)
+        fused_add_rmsnorm(x, residual, torch.ones(8))
+    for which, tensors in (("input", (x, torch.ones(2, 8))), ("residual", (torch.ones(2, 8), residual))):
+        kept = [t.clone() for t in tensors]
+        refused(ValueError, [which, "inference mode"], fused_add_rmsnorm, *tensors, torch.ones(8))
+        assert all(torch.equal(a, b) for a, b in zip(kept, tensors, strict=True))

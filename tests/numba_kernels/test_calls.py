@@ -17,9 +17,13 @@ class Claimed:
     """A tensor that claims to be on a GPU, at an address of its own choice."""
 
     requires_grad = False
+    inference = False
 
     def __init__(self, shape, address, dtype="bfloat16"):
         self.shape, self.address, self.dtype = shape, address, dtype
+
+    def is_inference(self):
+        return self.inference
 
     def stride(self):
         return tuple(torch.empty(self.shape, device="meta").stride())
@@ -74,6 +78,20 @@ def test_the_second_call_of_a_kind_is_launched_at_once(remembering):
         ((4096, 1 << 20), 0, 70),
     ]
     assert note.told == [(X, RESIDUAL)]
+
+
+def test_a_tensor_that_inference_mode_has_closed_is_checked_anew(remembering, monkeypatch):
+    make, note = remembering
+    add_norm, closed = make("fused_add_rmsnorm"), {}
+    monkeypatch.setattr(calls.dispatch, "is_closed", lambda value: closed.get(value, False))
+    residual = Claimed((4, 64), 8192)
+    residual.inference = True
+    for _ in range(2):
+        add_norm(X, residual, WEIGHT)
+    assert (note.checked, len(note.launched)) == (1, 1)
+    closed[residual] = True
+    add_norm(X, residual, WEIGHT)
+    assert (note.checked, len(note.launched)) == (2, 1)
 
 
 def test_what_is_written_is_told_to_autograd(remembering):
