@@ -7,9 +7,9 @@ said in a function is right.
 from __future__ import annotations
 
 from difftest.mutants.entry import Entry, entries_of
-from difftest.mutants.field import rows
+from difftest.mutants.field import eps, gates, launch, memory, numerics, rounding, rows, shape, values, weights
 
-KINDS = (rows,)
+KINDS = (rows, shape, memory, eps, weights, values, gates, numerics, rounding, launch)
 
 
 def entries() -> list[Entry]:
