@@ -186,6 +186,12 @@ def main() -> None:
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
 @click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write a matrix as a Markdown page.")
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An earlier run's JSON: a figure that is worse than there is a difference too (mismatches, ULP, rate, rstd error).",
+)
 @file_options
 def difftest(**options: Any) -> int:
     """Compare a candidate with references over widths, dtypes, regimes, layouts and random shapes.

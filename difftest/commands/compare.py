@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from difftest import options
+from difftest import errors, options
 from difftest.cases.generate import Request
 from difftest.commands.files import Files
 from difftest.errors import LackingError, UsageError
 from difftest.providers.resolve import resolve
 from difftest.report import record, summary, terminal
+from difftest.report.baseline import Baseline
 from difftest.run import session as sessions
 from difftest.run.check import Result, nothing_runs
 from difftest.run.environment import environment
@@ -27,14 +28,18 @@ def compare(
     defaults: Mapping[str, Any],
     request: Request | None = None,
     notes: Sequence[str] = (),
+    baseline: Baseline | None = None,
 ) -> int:
     """Runs the session, reports it and writes its files. Returns the exit status.
 
     `asked`: what the JSON says of the request. `defaults`: `difftest`'s options -> their defaults, which a command to repeat a
-    case leaves out. `request`: what the session's cases were generated from.
+    case leaves out. `request`: what the session's cases were generated from. `baseline`: an earlier run, whose figures are held
+    against this one's.
     """
     device = session.cases[0].device if session.cases else "cpu"
     _check_providers(session, device)
+    if baseline:
+        baseline.check(session.cases, session.against)
     screen = terminal.console()
     where = environment(device)
     terminal.heading(screen, where, session.candidate, session.against, len(session.cases))
@@ -50,8 +55,16 @@ def compare(
         strictly = terminal.command_line(*_narrowed(remarked, session, request, defaults), STRICT)
     terminal.results(screen, outcome, repeat, strictly)
     wanted = {"candidate": session.candidate, "against": list(session.against), **asked}
-    files.write(record.document(outcome, where, wanted), outcome)
-    return summary.exit_status(outcome)
+    document = record.document(outcome, where, wanted)
+    status = summary.exit_status(outcome)
+    if baseline:
+        change = baseline.against(document)
+        document["baseline"] = change.to_json()
+        for line in change.lines():
+            screen.print(line, style="red" if change.worse else "dim", markup=False, soft_wrap=True)
+        status = status or (errors.DIFFERS if change.worse else errors.CONFORMS)
+    files.write(document, outcome)
+    return status
 
 
 def _check_providers(session: Session, device: str) -> None:

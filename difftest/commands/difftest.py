@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from difftest import options
@@ -16,6 +17,7 @@ from difftest.errors import UsageError
 from difftest.matrix import command as matrix_command
 from difftest.options import Given
 from difftest.providers.resolve import is_file, operators_of, resolve
+from difftest.report.baseline import Baseline
 from difftest.run import session, stability
 from difftest.run.session import Session
 from reference.contracts import Contract
@@ -23,16 +25,23 @@ from reference.formats import FORMATS
 from reference.operators import OPERATORS
 
 
-def difftest(*, files: Files, defaults: Mapping[str, Any], matrix_defaults: Mapping[str, Any], **options_given: Any) -> int:
+def difftest(
+    *,
+    files: Files,
+    baseline: Path | None,
+    defaults: Mapping[str, Any],
+    matrix_defaults: Mapping[str, Any],
+    **options_given: Any,
+) -> int:
     """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status.
 
-    Several candidates make a matrix, `difftest.matrix`, which calls each under the contract that it claims. `options_given`: the
-    fields of `Given`. `defaults`: option -> what holds where nothing is named; `matrix_defaults`: those that are others for a
-    matrix.
+    Several candidates make a matrix, `difftest.matrix`, which calls each under the contract that it claims. `baseline`: an
+    earlier run's JSON. `options_given`: the fields of `Given`. `defaults`: option -> what holds where nothing is named;
+    `matrix_defaults`: those that are others for a matrix.
     """
     given = Given(**options_given)
     if matrix_command.is_matrix(given.candidate):
-        return _matrix(given, files, matrix_defaults)
+        return _matrix(given, files, baseline, matrix_defaults)
     if files.markdown:
         raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
     given = _with_defaults(given, defaults)
@@ -41,15 +50,17 @@ def difftest(*, files: Files, defaults: Mapping[str, Any], matrix_defaults: Mapp
     given.check_numbers()
     contracts, without = options.contracts(given.contract, op_names, given.eps)
     request = _request(given, contracts)
+    before = Baseline.read(baseline) if baseline else None
     session = _session(given, request)
     files.check()
     options.memory_for(max((case.rows * case.width for case in session.cases), default=0))
     notes = [f"{op} has no contract {given.contract}: not run" for op in without]
-    return compare(session, files, _in_words(given, request), defaults, request, notes)
+    return compare(session, files, _in_words(given, request), defaults, request, notes, before)
 
 
-def _matrix(given: Given, files: Files, defaults: Mapping[str, Any]) -> int:
-    single = {"--contract": given.contract, "--html": files.html, "--junit": files.junit, STRICT: given.batch_invariant}
+def _matrix(given: Given, files: Files, baseline: Path | None, defaults: Mapping[str, Any]) -> int:
+    single: dict[str, Any] = {"--contract": given.contract, "--html": files.html, "--junit": files.junit, "--baseline": baseline}
+    single[STRICT] = given.batch_invariant
     for option, value in single.items():
         if value:
             raise UsageError(f"{option}: a matrix has none; give one --candidate")
