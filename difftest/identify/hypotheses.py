@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from reference.exact.attainable import activation_interval, attainable, gated_ends, gated_judged
+from reference.exact.attainable import Attainable, Ends, activation_interval, attainable, gated_ends, gated_judged
 from reference.exact.terms import GatedTerms, terms
 from reference.formats import of
 from reference.operators import OPERATORS, Operator
@@ -58,15 +58,16 @@ class Hypothesis:
         nan = _nan_from_operands(self.op, inputs)
         if not self.hardware_tanh:
             found = attainable(self.op, inputs, self.contract)
-            return {n: Allowed(found.lowest[n], found.highest[n], found.judged[n], nan) for n in self.op.outputs}
+            return {n: Allowed(found.lowest(n), found.highest(n), found.judged[n], nan) for n in self.op.outputs}
         found_terms = terms(self.op, inputs, self.contract)
         assert isinstance(found_terms, GatedTerms)
-        lowest, highest = activation_interval(found_terms)
+        lowest, highest, vanishes = activation_interval(found_terms)
         # act = gate * (1 + tanh) / 2, and tanh = 2 * factor - 1. Where the factor is rounded, the interval is its own.
         scale = 1.0 if found_terms.rounds_factor else found_terms.gate.abs()
         slack = scale * (found_terms.factor - 0.5).abs() * HARDWARE_TANH
-        ends = gated_ends(found_terms, torch.clamp(lowest - slack, min=0.0), highest + slack)
-        low, high, judged = (t.reshape(found_terms.shape) for t in (*ends, gated_judged(found_terms)))
+        ends = gated_ends(found_terms, Ends(torch.clamp(lowest - slack, min=0.0), highest + slack, vanishes))
+        made = Attainable({"output": Ends(*(each.reshape(found_terms.shape) for each in ends))}, {})
+        low, high, judged = made.lowest(), made.highest(), gated_judged(found_terms).reshape(found_terms.shape)
         return {"output": Allowed(low, high, judged, nan)}
 
     def __str__(self) -> str:

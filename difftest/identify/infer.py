@@ -32,6 +32,7 @@ from reference.operators.contract import Contract, contract_of
 from reference.operators.declaration import DEFAULT_EPS, EPS, RSTD
 
 MARGIN = 16
+ONE_SIDED = 16
 OTHER_EPS = 1e-4  # passed in a second call, to see whether eps is listened to
 
 Function = Callable
@@ -172,9 +173,29 @@ def _explanations(result: Identification, seen: list[Observation]) -> list[list[
             return []
     approximate = tally([replace(each.hypothesis, hardware_tanh=True) for each in result.codes], seen)
     for strict, loose in zip(result.codes, approximate, strict=True):
-        if loose.fits:
-            result.approximate = strict.contradicting
+        if not loose.fits:
+            continue
+        if _one_sided(strict.hypothesis, seen):
+            result.remarks.append("its tanh is off to one side alone, as that of another argument is and no hardware tanh")
+            return []
+        result.approximate = strict.contradicting
     return [approximate]
+
+
+def _one_sided(strict: Hypothesis, seen: list[Observation]) -> bool:
+    """Whether what contradicts has tanh too far from 0 everywhere, or too near, but for one element in `ONE_SIDED`.
+
+    A table of tanh is off to either side; 0.0447 for 0.044715 is off to one.
+    """
+    far = near = 0
+    for each in seen:
+        allowed, output = strict.allows(each.inputs)["output"], each.outputs["output"]
+        wrong = ~allowed.contains(output)
+        larger = torch.where(output < 0, output < allowed.lowest, output > allowed.highest)
+        outwards = larger ^ (strict.op.split(each.inputs)["gate"] < 0)  # act = gate (1 + tanh) / 2
+        far += int((wrong & outwards).sum())
+        near += int((wrong & ~outwards).sum())
+    return min(far, near) * ONE_SIDED < far + near
 
 
 def _none(result: Identification, seen: list[Observation]) -> None:

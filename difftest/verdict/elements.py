@@ -43,6 +43,19 @@ def _class(values: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isnan(values), 2, infinite)
 
 
+def judge_zero_signs(
+    candidate: torch.Tensor, negative: torch.Tensor, fixed: torch.Tensor, statistics: dict[str, Any]
+) -> list[str]:
+    """The sign of a zero, where it is `fixed`: distances in ULP take +0 and -0 for one value."""
+    wrong = fixed & (candidate == 0) & (torch.signbit(candidate) != negative)
+    count = statistics["zero_signs"] = int(wrong.sum())
+    if not count:
+        return []
+    row, column = divmod(int(wrong.reshape(-1).to(torch.uint8).argmax()), candidate.shape[-1])
+    found = candidate[row, column].item()
+    return [f"{count} zeros have the wrong sign; row {row}, column {column} is {found:g}, not {-found:g}"]
+
+
 def describe_worst(candidate: torch.Tensor, truth: torch.Tensor, wrong: torch.Tensor, contract: Contract, elements: int) -> str:
     """The wrong element farthest from the truth, relative to it."""
     distance = ((candidate.double() - truth) / truth.abs().clamp(min=1e-45)).abs().nan_to_num(nan=torch.inf)

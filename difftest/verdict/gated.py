@@ -17,17 +17,21 @@ from reference.rounding import round_from_f64, rounding_interval
 def judge(terms: GatedTerms, outputs: Mapping[str, torch.Tensor], contract: Contract, statistics: dict[str, Any]) -> list[str]:
     """Why the output does not follow the contract, a sentence each; fills in the statistics. Each element alone."""
     candidate = outputs["output"].reshape(terms.gate.shape)
-    lowest, highest = ends(terms)
     judged = gated_judged(terms)
-    unattainable = judged & ~((candidate >= lowest) & (candidate <= highest))
     truth = terms.unrounded()
     interval_lowest, interval_highest = rounding_interval(candidate)
     differing = judged & ~((truth >= interval_lowest) & (truth <= interval_highest))
+    allowed = gated_ends(terms, activation_interval(terms, cancelling=False))
+    unattainable = judged & ~allowed.contains(candidate)
+    cancelling = 0
+    if terms.analysis.cancellation is not None and bool(unattainable.any()):
+        allowed, narrow = ends(terms), unattainable
+        unattainable = judged & ~allowed.contains(candidate)
+        cancelling = int((narrow & ~unattainable).sum())
     count = int(judged.sum())
     statistics |= elements.counts(differing, unattainable, count)
-    statistics["explained"] = int((judged & (lowest != highest)).sum())
-    statistics |= {"cancelling": _cancelling(terms, candidate, differing & ~unattainable)}
-    statistics |= {"classes": 0, "class_mismatches": 0}
+    statistics["explained"] = int((judged & ((allowed.lowest != allowed.highest) | allowed.vanishes)).sum())
+    statistics |= {"cancelling": cancelling, "classes": 0, "class_mismatches": 0, "zero_signs": 0}
     reasons = []
     if bool((~judged).any()):
         activated = terms.gate * terms.factor
@@ -38,12 +42,6 @@ def judge(terms: GatedTerms, outputs: Mapping[str, torch.Tensor], contract: Cont
         reasons += elements.judge_classes(candidate, truth, ~judged & settled, statistics)
     if statistics["unattainable"]:
         reasons.append(elements.describe_worst(candidate, truth, unattainable, contract, count))
+    elif bool((candidate == 0).any()):
+        reasons += elements.judge_zero_signs(candidate, terms.negative, judged & ~terms.sign_is_free(), statistics)
     return reasons
-
-
-def _cancelling(terms: GatedTerms, candidate: torch.Tensor, suspects: torch.Tensor) -> int:
-    """How many elements only the forms that cancel explain."""
-    if not terms.analysis.cancels or not bool(suspects.any()):
-        return 0
-    lowest, highest = gated_ends(terms, *activation_interval(terms, cancelling=False))
-    return int((suspects & ~((candidate >= lowest) & (candidate <= highest))).sum())

@@ -10,6 +10,7 @@ import torch
 
 from difftest.verdict import elements
 from difftest.verdict.rstd_interval import RstdInterval, rstd_interval
+from reference.exact.attainable import sum_overflows
 from reference.exact.terms import NormTerms
 from reference.formats import bits
 from reference.operators.contract import Contract
@@ -47,15 +48,10 @@ def _judge_residual(terms: NormTerms, outputs: Mapping[str, torch.Tensor], stati
 
 def _judge_output(terms: NormTerms, candidate: torch.Tensor, contract: Contract, statistics: dict[str, Any]) -> list[str]:
     rstd = rstd_interval(terms, candidate)
-    expected = terms.hidden * terms.rstd
-    if terms.rounds_norm:
-        expected = expected.float().to(terms.storage).double()
-    by_class = ~rstd.judged & ~(terms.finite & torch.isfinite(terms.weight))
-    reasons = elements.judge_classes(candidate, expected * terms.weight, by_class, statistics) if bool(by_class.any()) else []
+    statistics |= {"classes": 0, "class_mismatches": 0, "zero_signs": 0}
+    reasons = _judge_special(terms, candidate, rstd.judged, statistics)
     count = int(rstd.judged.sum())
     statistics |= elements.counts(rstd.differing, rstd.unattainable, count)
-    statistics.setdefault("class_mismatches", 0)
-    statistics.setdefault("classes", 0)
 
     # Rows: is there one rstd, and is it near enough?
     measured = torch.isfinite(rstd.bound) & (rstd.lowest > -torch.inf)
@@ -86,6 +82,8 @@ def _judge_output(terms: NormTerms, candidate: torch.Tensor, contract: Contract,
         )
     if statistics["unattainable"]:
         reasons.append(_worst_element(terms, candidate, rstd, contract, count))
+    if not reasons and bool((candidate == 0).any()):
+        reasons += elements.judge_zero_signs(candidate, terms.negative, rstd.judged & ~terms.sign_is_free(), statistics)
     if not reasons:
         reasons += _judge_drift(terms, rstd, together, statistics)
     # Which ties lie where is chance: a count exceeds its mean by 5 standard deviations and 5 with probability below 1e-6.
@@ -97,6 +95,42 @@ def _judge_output(terms: NormTerms, candidate: torch.Tensor, contract: Contract,
             f"fp32 explains at most {statistics['explained']}"
         )
     return reasons
+
+
+def _judge_special(terms: NormTerms, candidate: torch.Tensor, judged: torch.Tensor, statistics: dict[str, Any]) -> list[str]:
+    """What a NaN or an Inf reaches, or a root of 0: by class, and zeros where rstd is 0.
+
+    In a row with an Inf, rstd is 0: finite elements give a zero, with its sign, the infinite ones NaN. A row that is all NaN
+    is admitted there and where the sum of squares may be Inf: compensated sums (Kahan) and running means (Welford) subtract
+    Inf from Inf.
+    """
+    by_class = ~judged & ~(terms.finite & torch.isfinite(terms.weight) & (terms.shifted > 0))
+    overflows = sum_overflows(terms)  # of a row that an Inf reaches too
+    may_be_nan = torch.where(overflows, candidate.isnan().all(-1, keepdim=True), torch.zeros_like(overflows))
+    vanished = terms.finite & overflows & (candidate == 0).any(-1, keepdim=True)  # 0 * Inf where a weight is Inf
+    by_class &= ~may_be_nan & ~(vanished & torch.isinf(terms.weight))
+    if not bool(by_class.any()):
+        return []
+    expected = _expected(terms)
+    reasons = elements.judge_classes(candidate, expected, by_class, statistics)
+    zero = by_class & (expected == 0) & ~terms.finite & torch.isfinite(candidate)
+    other = zero & (candidate != 0)
+    if count := int(other.sum()):
+        statistics["class_mismatches"] += count
+        row, column = divmod(int(other.reshape(-1).to(torch.uint8).argmax()), candidate.shape[-1])
+        found = candidate[row, column].item()
+        reasons.append(
+            f"{count} finite elements of rows with an Inf are not 0, which rstd is; row {row}, column {column} is {found:.9g}"
+        )
+    return reasons or elements.judge_zero_signs(candidate, terms.negative, zero & ~terms.sign_is_free(), statistics)
+
+
+def _expected(terms: NormTerms) -> torch.Tensor:
+    """The value of every element up to its last rounding, of a class and a sign that are right."""
+    expected = terms.hidden * terms.rstd
+    if terms.rounds_norm:
+        expected = expected.float().to(terms.storage).double()
+    return expected * terms.weight
 
 
 def _judge_drift(terms: NormTerms, rstd: RstdInterval, usable: torch.Tensor, statistics: dict[str, Any]) -> list[str]:

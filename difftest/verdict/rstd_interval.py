@@ -12,8 +12,16 @@ from dataclasses import dataclass
 
 import torch
 
-from reference.exact.attainable import leaves_fp32, norm_ends, norm_judged, norm_rstd_error, product_roundings
-from reference.exact.bounds import product_error, rstd_drift
+from reference.exact.attainable import (
+    is_exact,
+    leaves_fp32,
+    norm_ends,
+    norm_judged,
+    norm_rstd_error,
+    product_roundings,
+    sum_overflows,
+)
+from reference.exact.bounds import U64, product_error, rstd_drift
 from reference.exact.terms import NormTerms
 from reference.rounding import rounding_interval
 
@@ -56,7 +64,7 @@ def rstd_interval(terms: NormTerms, candidate: torch.Tensor) -> RstdInterval:
     """What `candidate` (rows, width), the storage dtype, says of each row's rstd under the contract that made `terms`."""
     width = terms.hidden.shape[-1]
     bound = norm_rstd_error(terms)
-    slack = product_error(1 if terms.rounds_norm else 2, terms.biased and not terms.rounds_norm)
+    slack = product_error(1 if terms.rounds_norm else 2, terms.bias_rounds and not terms.rounds_norm)
     normalised = terms.hidden * terms.rstd
     value = normalised if terms.rounds_norm else normalised * terms.weight
     # Ratios of the rounding interval's ends to the value: 1 lies between them exactly where the output is right.
@@ -65,15 +73,17 @@ def rstd_interval(terms: NormTerms, candidate: torch.Tensor) -> RstdInterval:
     judged = norm_judged(terms)
     zero = value == 0  # an element or its weight is zero: so is the output, in any arithmetic
     unattainable = zero & (candidate != 0)
-    usable = judged & ~zero
-    alone = torch.isnan(candidate)
+    alone = torch.isnan(candidate) | is_exact(terms)
+    overflows = sum_overflows(terms)
+    if bool(overflows.any()):
+        alone = alone | (overflows & (candidate == 0).all(-1, keepdim=True))
+        judged = judged & ~(overflows & candidate.isnan().all(-1, keepdim=True))  # Inf - Inf, as in a row with an Inf
     if _may_leave_fp32(terms):
         alone = alone | leaves_fp32(terms)
     if bool(alone.any()):
         # No statement about rstd: these are held against their own attainable sets.
-        low_end, high_end = norm_ends(terms)
-        unattainable |= alone & ~((candidate >= low_end) & (candidate <= high_end))
-        usable = usable & ~alone
+        unattainable |= alone & ~norm_ends(terms).contains(candidate)
+    usable = judged & ~zero & ~alone
     differing = unattainable.clone()
     if not bool(usable.all()):
         lowest = torch.where(usable, lowest, -torch.inf)
@@ -81,7 +91,8 @@ def rstd_interval(terms: NormTerms, candidate: torch.Tensor) -> RstdInterval:
         unreachable = unreachable & usable
 
     unattainable |= unreachable | (lowest > (1 + bound) * (1 + slack)) | (highest < (1 - bound) * (1 - slack))
-    differing |= unreachable | (lowest > 1) | (highest < 1)
+    # An end may be a tie, which the value is: the quotient is then off by float64's rounding.
+    differing |= unreachable | (lowest > 1 + 4 * U64) | (highest < 1 - 4 * U64)
     generic = _generic(terms) & torch.isfinite(bound)
     return RstdInterval(
         lowest=(lowest.amax(dim=-1) / (1 + slack) - 1),
@@ -166,7 +177,7 @@ def _inner_intervals(around: torch.Tensor, wanted: torch.Tensor, weight: torch.T
     lowest, highest = torch.full_like(around, torch.inf), torch.full_like(around, -torch.inf)
     for step in (-1, 0, 1):
         inner = torch.clamp(pattern + step, min=0).view(wanted.dtype)
-        low, high = product_roundings(inner, weight, wanted.dtype)
+        low, high, _ = product_roundings(inner, weight, wanted.dtype)
         gives = (wanted == low) | (wanted == high)
         interval_lowest, interval_highest = rounding_interval(inner)
         lowest = torch.where(gives, torch.minimum(lowest, interval_lowest), lowest)

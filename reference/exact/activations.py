@@ -1,7 +1,7 @@
 """All that is proved of the activations, one entry each: act(gate) = gate * factor, with the factor in [0, 1].
 
-The factor in float64 and its error, the fp32 error of a form that does not cancel, whether forms in use cancel, and the
-factor to any precision. Relative errors, but for the absolute ones named so.
+The factor in float64 and its error, the fp32 errors of a form that does not cancel and of those that do, and the factor
+to any precision. Relative errors, but for the absolute ones named so.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ class Activation:
 
     `factor(gate, *parameters)`: (argument, factor, bound on the factor's error), float64; the argument is what the
     sigmoid is taken of, or the gate. `fp32_error(gate, factor, argument)`: bound on act(gate) in fp32, at most 1, in a
-    form that does not cancel. `cancels`: forms in use cancel at negative gates. `to_any_precision(gate, *parameters)`:
-    the factor, in mpmath's precision of the moment; no tie but at 0, since exp, erf and tanh are transcendental.
+    form that does not cancel. `cancellation(factor, argument)`: absolute bound on the factor in fp32 in the forms in use
+    that do cancel at negative gates, down to where they give 0 (`SATURATED`); None if there are none.
+    `to_any_precision(gate, *parameters)`: the factor, in mpmath's precision of the moment; no tie but at 0, since exp, erf
+    and tanh are transcendental.
     """
 
     factor: Callable[..., Three]
     fp32_error: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-    cancels: bool
+    cancellation: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
     to_any_precision: Callable[..., mpmath.mpf]
 
 
@@ -120,18 +122,50 @@ def _gelu_to_any_precision(gate: mpmath.mpf) -> mpmath.mpf:
     return mpmath.erfc(-gate / mpmath.sqrt(2)) / 2
 
 
+# --- forms that cancel ------------------------------------------------------------------------------------------------
+
+# gate * (1 + erf(z)) / 2 and gate * (1 + tanh(v)) / 2 cancel at negative gates, and torch, FlashInfer, vLLM and quack ship
+# them. In fp32 1 + erf is exact from erf = -1/2 down (Sterbenz), and a multiple of U32: what is wrong with it is what is wrong
+# with erf: at most 2 ulp of the correctly rounded number below 1, that is 2.5 U32 (CUDA documents 2 for erff and tanhf), and z's
+# own roundings. Where erf rounds to -1 the form gives exactly 0. A correctly rounded erf does at a factor of 2^-26; measured,
+# torch's and Numba's erf and tanh and two tanh made of exp do at 2^-25 to 2^-26.1 (tests/reference/exact/test_activations.py).
+# From half of 2^-26 down none is anything but -1.
+SATURATED = 2.0**-27
+
+
+def erf_cancellation(factor: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
+    """Of (1 + erf(z)) / 2, z = gate / sqrt(2): half of 2.5 U32 and of 2 U32 |z| erf'(z), which is 2 U32 |gate| phi(gate)."""
+    density = torch.exp(-0.5 * argument.square()) * (argument.abs() / math.sqrt(2 * math.pi))
+    return U32 * (1.25 + 2.0 * density)
+
+
+def tanh_cancellation(argument_roundings: float, factor: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
+    """Of (1 + tanh(v)) / 2 with v = argument / 2, halved exactly: half of 2.5 U32, and v's roundings times tanh'(v) |v|."""
+    growth = argument_roundings * argument.abs() * factor * (1.0 - factor)
+    return U32 * (1.25 + growth.nan_to_num(nan=0.0))
+
+
 # --- the table, and what all share ------------------------------------------------------------------------------------
 
 SIGMOID = "sigmoid"  # the factor alone, for contracts that round it: gate is the sigmoid's argument
 
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {
-        "silu": Activation(sigmoid_factor, partial(sigmoid_fp32_error, 0.0), False, sigmoid_to_any_precision),
-        # u takes 7 roundings, constants included.
-        "gelu_tanh": Activation(_gelu_tanh_factor, partial(sigmoid_fp32_error, 7.0), True, _gelu_tanh_to_any_precision),
-        "swish": Activation(_swish_factor, partial(sigmoid_fp32_error, 1.0), False, _swish_to_any_precision),
-        "gelu": Activation(_gelu_factor, _gelu_fp32_error, True, _gelu_to_any_precision),
-        SIGMOID: Activation(sigmoid_factor, partial(sigmoid_fp32_error, 0.0), False, sigmoid_to_any_precision),
+        "silu": Activation(
+            sigmoid_factor, partial(sigmoid_fp32_error, 0.0), partial(tanh_cancellation, 0.0), sigmoid_to_any_precision
+        ),
+        # The argument takes 7 roundings, constants included.
+        "gelu_tanh": Activation(
+            _gelu_tanh_factor,
+            partial(sigmoid_fp32_error, 7.0),
+            partial(tanh_cancellation, 7.0),
+            _gelu_tanh_to_any_precision,
+        ),
+        "swish": Activation(
+            _swish_factor, partial(sigmoid_fp32_error, 1.0), partial(tanh_cancellation, 1.0), _swish_to_any_precision
+        ),
+        "gelu": Activation(_gelu_factor, _gelu_fp32_error, erf_cancellation, _gelu_to_any_precision),
+        SIGMOID: Activation(sigmoid_factor, partial(sigmoid_fp32_error, 0.0), None, sigmoid_to_any_precision),
     }
 )
 
@@ -139,16 +173,6 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
 def underflow_error(gate: torch.Tensor) -> torch.Tensor:
     """Absolute fp32 bound on act(gate), beside the relative one: exp 2 ulp off among subnormals, division, product."""
     return (4 * gate.abs() + 1) * FP32_LAST
-
-
-def cancellation_error(gate: torch.Tensor) -> torch.Tensor:
-    """Absolute fp32 bound on act(gate) beside the relative one, for the textbook forms that cancel at negative gates.
-
-    gate * (1 + erf(z)) / 2: erf is off by 2 ulp of 1, its argument costs 1 U32, halved: below 4 U32 in the factor.
-    gate * (1 + tanh(u)) / 2: tanh 2 ulp, argument 3 U32, halved: below 4 U32. Allowed because torch, FlashInfer and
-    vLLM ship them. silu has no such form in use.
-    """
-    return gate.abs() * (4 * U32)
 
 
 def enclose(

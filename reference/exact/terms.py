@@ -15,6 +15,7 @@ import torch
 
 from reference.arithmetic import Fp32, compute
 from reference.exact.activations import ACTIVATIONS, SIGMOID, Activation
+from reference.exact.bounds import U32
 from reference.operators import Operator, operator
 from reference.operators.contract import Contract, check_contract
 from reference.operators.declaration import Tensors
@@ -28,7 +29,8 @@ class NormTerms:
     `hidden` and `weight` (bias included) are exact: they are fp32 or storage values. `mean_square`, `shifted`
     (mean_square + eps) and `rstd` have shape (rows, 1). `sum32` (fp32) and `stored_sum` (storage dtype), in the call's
     shape, are input + residual for the operators that add, else None. `finite`: (rows, 1), no NaN or Inf in the row.
-    `rounds_norm` is False for fp32 storage, where the contracts coincide. `eps` is an fp32 number.
+    `rounds_norm` is False for fp32 storage, where the contracts coincide. `biased`: a constant was added to the weight,
+    `bias_rounds`: and not exactly. `eps` is an fp32 number.
     """
 
     storage: torch.dtype
@@ -43,7 +45,17 @@ class NormTerms:
     finite: torch.Tensor
     rounds_norm: bool
     biased: bool
+    bias_rounds: bool
     eps: float
+
+    @property
+    def negative(self) -> torch.Tensor:
+        """Where the result is negative, a zero's sign included; (rows, width)."""
+        return torch.signbit(self.hidden) ^ torch.signbit(self.weight)
+
+    def sign_is_free(self) -> torch.Tensor:
+        """Where forms differ in the sign of a zero: with a bias in an FMA, h * w + h is +0 where h or w + 1 is 0."""
+        return ((self.hidden == 0) | (self.weight == 0)) & self.biased
 
     def unrounded(self) -> torch.Tensor:
         """The value that the last rounding sees, in float64 without proof, (rows, width)."""
@@ -59,7 +71,8 @@ class GatedTerms:
 
     The result is factor * gate * up. `factor` lies in [0, 1]: that of the activation named, at `point` (the gate; where
     the factor itself is rounded, the sigmoid's argument); `error` bounds its relative error, and `argument` is what its
-    sigmoid is taken of. `gate` and `up` are exact, clamps and an added constant included; `biased` where there is one.
+    sigmoid is taken of. `gate` and `up` are exact, clamps and an added constant included; `biased` where there is one,
+    `bias_rounds` where it was not added exactly. `clamps_at_zero`: a clamp's limit is 0, and the zero that it gives of any sign.
     `rounds_factor`, `rounds_activation`: rounded to storage before gate, before up multiplies; False for fp32 storage.
     """
 
@@ -76,6 +89,24 @@ class GatedTerms:
     rounds_factor: bool
     rounds_activation: bool
     biased: bool
+    bias_rounds: bool
+    clamps_at_zero: bool
+
+    @property
+    def negative(self) -> torch.Tensor:
+        """Where the result is negative, a zero's sign included; (rows, width)."""
+        return torch.signbit(self.gate) ^ torch.signbit(self.up)
+
+    def sign_is_free(self) -> torch.Tensor:
+        """Where forms differ in the sign of a zero.
+
+        fma(g / 2, tanh, g / 2) and g / 2 + g / 2 * erf are +0, not -0, where the tail cancels to nothing and at a gate of
+        -0; act * up + act is +0 where up + 1 is 0.
+        """
+        free = (self.up == 0) & self.biased
+        if self.analysis.cancellation is not None:
+            free = free | (torch.signbit(self.gate) & ((self.factor < 4 * U32) | (self.gate == 0)))
+        return free | ((self.gate == 0) & self.clamps_at_zero)
 
     @property
     def analysis(self) -> Activation:
@@ -128,10 +159,12 @@ def terms(op: str | Operator, inputs: Tensors, contract: Contract, *, compensate
 
 @dataclass(frozen=True, slots=True)
 class _Exact:
-    """Exact numbers: an fp32 tensor; `biased` where a constant was added."""
+    """Exact numbers: an fp32 tensor; `biased` where a constant was added, `bias_rounds` where that rounded."""
 
     value: torch.Tensor
     biased: bool = False
+    bias_rounds: bool = False
+    clamps_at_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +218,12 @@ class _Notes(Fp32):
     def add(self, a: Any, b: Any) -> Any:
         if isinstance(a, _MeanSquare):
             return replace(a, eps=b)
-        constant = not isinstance(b, _Exact)
-        return _Exact(a.value + (b if constant else b.value), biased=constant)
+        if isinstance(b, _Exact):
+            return _Exact(a.value + b.value)
+        total = a.value + b
+        exact, wide = a.value.double(), total.double()
+        rounds = bool(((wide - b != exact) | (wide - exact != b)).any())  # a NaN rounds
+        return replace(a, value=total, biased=True, bias_rounds=rounds)
 
     def mul(self, a: Any, b: Any) -> Any:
         if isinstance(a, _Product):
@@ -196,10 +233,10 @@ class _Notes(Fp32):
         return _Exact(a.value * (b.value if isinstance(b, _Exact) else b))
 
     def minimum(self, a: _Exact, limit: float) -> _Exact:
-        return replace(a, value=super().minimum(a.value, limit))
+        return replace(a, value=super().minimum(a.value, limit), clamps_at_zero=limit == 0)
 
     def clamp(self, a: _Exact, lowest: float, highest: float) -> _Exact:
-        return replace(a, value=super().clamp(a.value, lowest, highest))
+        return replace(a, value=super().clamp(a.value, lowest, highest), clamps_at_zero=0 in (lowest, highest))
 
     def mean_square(self, row: _Exact) -> _MeanSquare:
         return _MeanSquare(row)
@@ -242,6 +279,7 @@ def _norm_terms(product: _Product, sums: _Stored | None, storage: torch.dtype, c
         finite=finite,
         rounds_norm=product.stored[1] and storage is not torch.float32,
         biased=weight.biased,
+        bias_rounds=weight.bias_rounds,
         eps=root.eps,
     )
 
@@ -268,6 +306,8 @@ def _gated_terms(product: _Product, storage: torch.dtype) -> GatedTerms:
         rounds_factor=after_root,
         rounds_activation=after_gate and storage is not torch.float32,
         biased=up.biased,
+        bias_rounds=up.bias_rounds,
+        clamps_at_zero=gate.clamps_at_zero or up.clamps_at_zero,
     )
 
 

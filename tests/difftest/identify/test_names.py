@@ -117,6 +117,15 @@ def test_a_hardware_tanh_does_not_hide_the_contract(candidate, dtype, function, 
     assert "only a hardware tanh explains" in last_line(found)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", ["gelu_tanh_and_mul_cut_constant", "gelu_tanh_and_mul_wrong_constant"])
+def test_another_constant_is_no_hardware_tanh(candidate, dtype, function):
+    """0.0447 or 0.045 for 0.044715: far smaller errors than tanh.approx has."""
+    found = identify(*candidate("gated", function), DTYPES[dtype], [111])
+    assert found.found is None
+    assert "no hardware tanh" in found.remarks[0]
+
+
 @pytest.mark.parametrize("dtype", BF16_FIRST)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(

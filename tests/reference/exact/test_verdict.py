@@ -8,6 +8,8 @@ import torch
 from difftest.verdict import judge
 from reference.arithmetic import evaluate
 from reference.contracts import Contract, contract, corners
+from reference.exact.oracle import correctly_rounded
+from reference.operators import operator
 
 from .rows import DTYPES, GATED, NORMS, ROOTS, SUMS, inputs_of, run
 
@@ -148,7 +150,6 @@ def with_rstd_off_by(inputs, error):
     """The right output, had rstd been off by that share of fp32's bound."""
     from reference.exact.attainable import norm_rstd_error
     from reference.exact.terms import terms as norm_terms
-    from reference.operators import operator
 
     terms = norm_terms(operator("rmsnorm"), inputs, contract("rmsnorm"))
     value = terms.hidden * terms.rstd * (1 + error * norm_rstd_error(terms)) * terms.weight
@@ -240,19 +241,87 @@ def test_non_finite_inputs_are_compared_by_class(op, bad):
     assert not judge(op, inputs, outputs, case).conforms
 
 
-def test_a_row_whose_squares_overflow_may_vanish_and_may_be_right():
-    inputs = {"input": torch.full((1, 8), 1e30), "weight": torch.ones(8)}
-    case = contract("rmsnorm")
-    assert judge("rmsnorm", inputs, {"output": torch.zeros(1, 8)}, case).conforms
-    assert judge("rmsnorm", inputs, {"output": torch.ones(1, 8)}, case).conforms
-    assert not judge("rmsnorm", inputs, {"output": torch.full((1, 8), 2.0)}, case).conforms
+INF, NAN = float("inf"), float("nan")
 
 
-def test_a_flushed_silu_is_attainable_only_where_exp_leaves_fp32():
+@pytest.mark.parametrize("width", [8, 4096])
+def test_a_row_whose_sum_of_squares_overflows_vanishes_or_is_right(width):
+    """Mean squares above 1e30: zero as a whole (rstd of Inf), NaN as a whole (Inf - Inf), or as if nothing overflowed."""
+    inputs, case = inputs_of("rmsnorm", 3, width, torch.float32, scale=1e30), contract("rmsnorm")
+    right = correctly_rounded("rmsnorm", inputs, case).outputs["output"]
+    for share, conforms in ((0.0, True), (1.0, True), (NAN, True), (0.5, False), (1.0001, False), (10.0, False)):
+        assert judge("rmsnorm", inputs, {"output": share * right}, case).conforms == conforms, share
+    halved = right.clone()
+    halved[:, : width // 2] = 0.0
+    assert not judge("rmsnorm", inputs, {"output": halved}, case).conforms
+
+
+@pytest.mark.parametrize("op", ["rmsnorm", "gemma_rmsnorm", "fused_add_rmsnorm"])
+def test_finite_elements_of_a_row_with_an_inf_are_zeros_with_their_sign(op):
+    inputs = inputs_of(op, 3, 64, BF16)
+    inputs["input"][1, 7] = INF
+    for case in corners(op):
+        outputs = evaluate(op, inputs, case)
+        assert judge(op, inputs, outputs, case).conforms
+
+        def changed(columns, value, outputs=outputs, case=case):
+            output = outputs["output"].clone()
+            output[1, columns] = value
+            return judge(op, inputs, {**outputs, "output": output}, case)
+
+        assert "are not 0, which rstd is" in changed(3, 42.0).reasons[0]
+        assert "wrong sign" in changed(3, -outputs["output"][1, 3]).reasons[0]
+        assert not changed(3, NAN).conforms
+        assert not changed(7, 0.0).conforms
+        assert changed(slice(None), NAN).conforms  # Kahan's and Welford's
+
+
+def test_rows_with_a_nan_are_all_nan_and_so_are_zeros_without_an_eps():
+    inputs, case = inputs_of("rmsnorm", 3, 64, BF16), contract("rmsnorm", eps=0.0)
+    inputs["input"][0, 5], inputs["input"][1] = NAN, 0.0
+    outputs = evaluate("rmsnorm", inputs, case)
+    assert judge("rmsnorm", inputs, outputs, case).conforms
+    for row in (0, 1):
+        output = outputs["output"].clone()
+        output[row, 9] = 0.0
+        assert "another class" in judge("rmsnorm", inputs, {"output": output}, case).reasons[0]
+
+
+@pytest.mark.parametrize("op", NORMS + GATED)
+def test_a_zero_of_the_other_sign_is_a_reason(op):
+    """By the signs of the row and of the weight or `up`; where a bias or a tail that cancels leaves it free, it is."""
+    inputs = inputs_of(op, 4, 64, BF16)
+    for name in operator(op).rows:
+        inputs[name] = 0.0 * inputs[name]
+    for case in corners(op):
+        outputs = evaluate(op, inputs, case)
+        verdict = judge(op, inputs, outputs, case)
+        assert verdict.conforms, verdict.reasons
+        positive = {**outputs, "output": outputs["output"].abs()}
+        negative = {**outputs, "output": -outputs["output"].abs()}
+        for wrong in (positive, negative):
+            verdict = judge(op, inputs, wrong, case)
+            if "gemma" in op:  # h * w + h: the sign of a zero sum is free
+                assert verdict.conforms
+            else:
+                assert "zeros have the wrong sign" in verdict.reasons[0]
+                assert verdict.statistics["zero_signs"] > 50
+
+
+def test_a_result_that_underflows_keeps_its_sign():
+    inputs, case = {"input": torch.tensor([[-1e-30, 1e-30, 1.0, 1.0]]), "weight": torch.full((4,), 1e-30)}, contract("rmsnorm")
+    outputs = evaluate("rmsnorm", inputs, case)
+    assert judge("rmsnorm", inputs, outputs, case).conforms
+    assert not judge("rmsnorm", inputs, {"output": outputs["output"].abs()}, case).conforms
+
+
+def test_a_silu_of_zero_is_attainable_only_where_a_form_in_use_gives_it():
+    """At -18.8 and below, where 1 + tanh is 0; not at -15."""
     case = contract("silu_and_mul")
-    inputs = {"input": torch.tensor([[-80.0, -90.0, 1.0, 1.0]])}
+    inputs = {"input": torch.tensor([[-15.0, -19.0, 1.0, 1.0]])}
     right = evaluate("silu_and_mul", inputs, case)["output"]
     assert judge("silu_and_mul", inputs, {"output": right * torch.tensor([[1.0, 0.0]])}, case).conforms
+    assert not judge("silu_and_mul", inputs, {"output": right * torch.tensor([[1.0, 0.5]])}, case).conforms
     assert not judge("silu_and_mul", inputs, {"output": right * torch.tensor([[0.0, 1.0]])}, case).conforms
 
 

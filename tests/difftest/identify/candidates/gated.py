@@ -48,6 +48,15 @@ def gelu_tanh(gate, tanh=torch.tanh):
     return 0.5 * gate * (1.0 + tanh(math.sqrt(2.0 / math.pi) * (gate + 0.044715 * gate**3)))
 
 
+def gelu_tanh_and_mul_cut_constant(input, constant=0.0447):
+    gate, up = halves(input)
+    return (0.5 * gate * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (gate + constant * gate**3))) * up).to(input.dtype)
+
+
+def gelu_tanh_and_mul_wrong_constant(input):
+    return gelu_tanh_and_mul_cut_constant(input, 0.045)
+
+
 def gelu_tanh_and_mul_s0(input):
     gate, up = halves(input)
     return (gelu_tanh(gate) * up).to(input.dtype)
