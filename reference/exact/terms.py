@@ -15,7 +15,7 @@ import torch
 
 from reference.arithmetic import Fp32, compute
 from reference.exact.activations import ACTIVATIONS, SIGMOID, Activation
-from reference.exact.bounds import U32
+from reference.exact.bounds import FP32_TINY, U32
 from reference.operators import Operator, operator
 from reference.operators.contract import Contract, check_contract
 from reference.operators.declaration import Tensors
@@ -100,12 +100,12 @@ class GatedTerms:
     def sign_is_free(self) -> torch.Tensor:
         """Where forms differ in the sign of a zero.
 
-        fma(g / 2, tanh, g / 2) and g / 2 + g / 2 * erf are +0, not -0, where the tail cancels to nothing and at a gate of
-        -0; act * up + act is +0 where up + 1 is 0.
+        fma(g / 2, tanh, g / 2) and g / 2 + g / 2 * erf are +0, not -0, where the tail cancels to nothing and where g / 2
+        vanishes, at -0 and among subnormals; act * up + act is +0 where up + 1 is 0.
         """
         free = (self.up == 0) & self.biased
         if self.analysis.cancellation is not None:
-            free = free | (torch.signbit(self.gate) & ((self.factor < 4 * U32) | (self.gate == 0)))
+            free = free | (torch.signbit(self.gate) & ((self.factor < 4 * U32) | (self.gate > -FP32_TINY)))
         return free | ((self.gate == 0) & self.clamps_at_zero)
 
     @property
