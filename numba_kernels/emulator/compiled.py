@@ -66,7 +66,9 @@ class Compiled:
         self.file = disk_cache.entry_file(text, {**namespace, "kernel": self._content()})
         namespace["kernel"] = njit(**JIT_OPTIONS)(self.program.function)
         exec(compile(text, str(self.file or f"<emulated {self.program.name}>"), "exec"), namespace)
-        self.entry = njit(nogil=True, no_cfunc_wrapper=True, cache=self.file is not None)(namespace[name])
+        self.entry = njit(nogil=True, no_cfunc_wrapper=True)(namespace[name])
+        if self.file is not None:
+            disk_cache.keep(self.entry)
 
     def _content(self) -> Any:
         """All that the kernel's machine code depends on."""

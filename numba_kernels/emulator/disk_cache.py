@@ -3,7 +3,8 @@
 Numba's own file cache does the storing. It keys by file and line, so each kernel's entry is given a file of its own whose
 name is a digest of all that its machine code depends on: the rewritten source, every captured value, the code of the
 intrinsics among them, the files of their packages. What can't be digested is not kept. ``NUMBA_KERNELS_EMULATOR_CACHE`` names
-another directory; empty, nothing is kept.
+another directory; empty, nothing is kept. A file that is not as it was written is compiled again, and a disk that takes nothing
+more costs time alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
@@ -63,6 +65,57 @@ def entry_file(text: str, namespace: dict[str, Any]) -> Path | None:
         except OSError:
             return None
     return path
+
+
+class CheckedCache(FunctionCache):
+    """Numba's cache of one function, whose files are read only where they are what was written.
+
+    Their digests stand in a file beside them, which is written last. Numba unpickles what it finds: a file that was cut short
+    raises anything, and machine code of which a bit is wrong is run.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled code; None where there is none, or it is damaged, which is then removed."""
+        if self._sums.exists() and self._read_sums() == self._sums_now():
+            with contextlib.suppress(Exception):  # another version's, say
+                return super().load_overload(sig, target_context)
+        self._remove()
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keeps the code, whole or not at all."""
+        try:
+            super().save_overload(sig, data)
+            temporary = self._sums.with_suffix(f".{os.getpid()}")
+            temporary.write_text(self._sums_now())
+            temporary.replace(self._sums)
+        except OSError:
+            self._remove()
+
+    @property
+    def _sums(self) -> Path:
+        return Path(self.cache_path) / f"{self._impl.filename_base}.sums"
+
+    def _read_sums(self) -> str:
+        try:
+            return self._sums.read_text()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def _sums_now(self) -> str:
+        files = sorted(Path(self.cache_path).glob(f"{self._impl.filename_base}.*nb[ic]"))
+        return "".join(f"{hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()} {file.name}\n" for file in files)
+
+    def _remove(self) -> None:
+        for file in Path(self.cache_path).glob(f"{self._impl.filename_base}.*"):
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def keep(entry: Dispatcher) -> None:
+    """Has what ``entry`` compiles kept, in files beside that of its code."""
+    with contextlib.suppress(RuntimeError, OSError):  # Numba finds no place to write to
+        entry._cache = CheckedCache(entry.py_func)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Compiled kernels on disk: a second process finds them, a change of anything they depend on does not."""
 
+import errno
 import importlib.util
 import os
 import subprocess
@@ -9,6 +10,8 @@ import threading
 
 import numpy as np
 import pytest
+from numba import cuda
+from numba.core.caching import IndexDataCacheFile
 
 from numba_kernels.emulator import EmulatedKernel, UnsupportedKernel, disk_cache
 
@@ -73,6 +76,62 @@ def test_a_second_process_compiles_nothing_and_a_changed_kernel_is_compiled_agai
     assert run(changed_intrinsic, "((np.arange(64) ^ 1) + 5.0) * 2") == "0 1"
     changed_constant = DEFINITIONS.replace("factor=2", "factor=3")
     assert run(changed_constant, "((np.arange(64) ^ 1) + 1.0) * 3") == "0 1"
+
+
+def cut_short(file):
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def emptied(file):
+    file.write_bytes(b"")
+
+
+def a_bit_flipped(file):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def not_text(file):
+    file.write_bytes(b"\xff\x80")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage"),
+    [
+        ("*.nbc", a_bit_flipped),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (("*.nbi", cut_short), ("*.nbc", emptied), ("*.sums", not_text))
+        ),
+    ],
+)
+def test_a_damaged_file_is_compiled_again_and_mended(run, tmp_path, pattern, damage):
+    mirrored = "((np.arange(64) ^ 1) + 1.0) * 2"
+    assert run(DEFINITIONS, mirrored) == "0 1"
+    found = list((tmp_path / "kept").rglob(pattern))
+    assert found
+    for file in found:
+        damage(file)
+    assert run(DEFINITIONS, mirrored) == "0 1"
+    assert run(DEFINITIONS, mirrored) == "1 0"
+
+
+def test_a_disk_that_is_full_costs_time_and_nothing_else(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv(disk_cache.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(IndexDataCacheFile, "_save_data", full)
+
+    def kernel(x):
+        t = cuda.grid(1)
+        x[t] = x[t] * 3 + 4
+
+    x = np.ones(32)
+    EmulatedKernel(kernel).launch(1, 32, (x,))
+    assert (x == 7).all()
+    assert not [file for file in tmp_path.rglob("*") if file.suffix in (".nbi", ".nbc", ".sums")]
 
 
 CHAINS = """
