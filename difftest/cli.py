@@ -26,8 +26,8 @@ MATRIX_DEFAULTS: Mapping[str, Any] = {"--dtypes": "fp16,bf16", "--widths": "111,
 FAILURES = Path("out/failures")
 
 EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage (or cases that prove nothing), 3 the environment
-lacks what was asked for, 130 interrupted (by Ctrl-C or SIGTERM) before a difference was found, 141 standard output was closed
-before one was found."""
+lacks what was asked for, 70 a fault of the tester itself, 130 interrupted (by Ctrl-C or SIGTERM) before a difference was found,
+141 standard output was closed before one was found."""
 
 RESULT_FILE = "Result file, whole after every point: JSON Lines if it ends in .jsonl, else JSON."
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
@@ -99,7 +99,9 @@ class OneLineErrors(click.Group):
         except Exception as error:
             known = error if isinstance(error, errors.TesterError) else errors.known(error)
             if known is None:
-                raise
+                from difftest import faults
+
+                return self._failed(faults.report(error), errors.FAULT)
             return self._failed(str(known), known.status)
 
     def invoke(self, ctx: click.Context) -> Any:

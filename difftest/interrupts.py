@@ -134,6 +134,9 @@ def lasting_output() -> Iterator[Callable[[], OSError | None]]:
     """Standard output and error outlive their readers in the block: a run whose pipe is closed ends as it would have, and saves
     what it found. Gives the function that tells why standard output failed, None where it did not."""
     streams = sys.stdout, sys.stderr
+    for stream in streams:
+        with suppress(AttributeError, ValueError):  # what the encoding (ASCII, Latin-1) does not have is spelt out
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     with open(os.devnull, "w") as nowhere:  # for a stream that was closed from the start, which is None
         out, err = (_Lasting(stream or nowhere) for stream in streams)
 

@@ -64,6 +64,8 @@ def compare(
             screen.print(line, style="red" if change.worse else "dim", markup=False, soft_wrap=True)
         status = status or (errors.DIFFERS if change.worse else errors.CONFORMS)
     files.write(document, outcome)
+    if outcome.fault:
+        raise outcome.fault
     return status
 
 

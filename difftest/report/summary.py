@@ -74,10 +74,13 @@ def groups(results: Iterable[Result]) -> list[Group]:
 
 
 def verdict(outcome: Outcome) -> str:
-    """ "differs" when any case does; "conforms" when every group has evidence; else "no evidence"."""
+    """ "differs" when any case does; "conforms" when every group has evidence; else, or after a fault of the tester's own, "no
+    evidence"."""
     verdicts = {group.verdict for group in groups(outcome.results)}
     if "differs" in verdicts:
         return "differs"
+    if outcome.fault:
+        return "no evidence"
     return "conforms" if verdicts == {"conforms"} else "no evidence"
 
 
@@ -87,6 +90,8 @@ def early(outcome: Outcome) -> str:
         return ""
     if outcome.interrupted:
         why = "interrupted"
+    elif outcome.fault:
+        why = "a fault of the tester itself"
     elif any(DIED in reason for result in outcome.results for reason in result.reasons):
         why = "a process died"  # with the cases that it had yet to run; whether time ran out as well is not known
     else:

@@ -233,6 +233,8 @@ def _verdict(screen: Console, outcome: Outcome) -> None:
         text = f"{differing} of {counted(len(outcome.results), 'comparison')} {'differs' if differing == 1 else 'differ'}"
     elif not compared:
         text = "nothing was compared, which is no pass"
+    elif outcome.fault:
+        text = f"the run ended by a fault of the tester itself, after {counted(len(outcome.results), 'comparison')}"
     elif verdict == "no evidence":
         named = [f"{g.op} {g.dtype}" for g in summary.groups(outcome.results) if g.verdict == "no evidence"]
         what = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")

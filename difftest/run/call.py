@@ -15,6 +15,7 @@ from difftest.cases.case import OUT_GIVEN, OUT_INPUT, Case
 from difftest.interrupts import no_exit
 from difftest.run import buffers
 from difftest.run.buffers import Buffer
+from difftest.wording import in_a_line
 from reference.contracts import Contract
 from reference.formats import bits
 from reference.operators import Operator
@@ -78,7 +79,7 @@ def call(case: Case, function: Callable, inputs: Tensors) -> Called:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a candidate may raise anything, SystemExit too: a finding, not the tester's end
-        called.failure = f"raised {type(error).__name__}: {error}"
+        called.failure = f"raised {in_a_line(error)}"
         called.faults.append(called.failure + _where(error))
         called.error = error.with_traceback(None)
     for buffer in {id(buffer): buffer for buffer in (*given.values(), *([out] if out else []))}.values():

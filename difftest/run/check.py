@@ -16,6 +16,7 @@ from difftest.run.stability import Stability
 from difftest.verdict import judge
 from difftest.verdict.compare import Comparison, compare
 from difftest.verdict.vacuity import survivors
+from difftest.wording import in_a_line
 from reference.providers import Provider, Unavailable
 
 USUAL_WIDTH = 4096  # which every library takes that takes any
@@ -170,7 +171,7 @@ def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tens
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the reference's failure is not the candidate's
-        return Skip(case, reference.name, f"raised {type(error).__name__}: {error}")
+        return Skip(case, reference.name, f"raised {in_a_line(error)}")
     expected = call(case.plain(), function, inputs)
     if expected.failure:
         return Skip(case, reference.name, expected.failure)

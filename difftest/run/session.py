@@ -53,6 +53,7 @@ class Outcome:
     skips: list[Skip] = field(default_factory=list)
     not_run: int = 0
     interrupted: bool = False
+    fault: Exception | None = None  # of the tester itself, which ended the run
     seconds: float = 0.0
 
 
@@ -94,7 +95,9 @@ def default_workers(candidate: str, device: str) -> int:
 
 
 def run(session: Session, on_case: Callable[[Case], None] = lambda case: None) -> Outcome:
-    """Runs the session; calls `on_case` as each case ends. Ctrl-C or SIGTERM ends it early and leaves what was found."""
+    """Runs the session; calls `on_case` as each case ends. Ctrl-C or SIGTERM ends it early and leaves what was found, and
+    so does a fault of the tester's own, once anything was found.
+    """
     start = time.monotonic()
     deadline = float("inf") if session.time_budget is None else time.time() + session.time_budget
     found: dict[int, Found] = {}
@@ -111,6 +114,10 @@ def run(session: Session, on_case: Callable[[Case], None] = lambda case: None) -
             pool.run(Checks(session), groups, keep, processes=session.workers, limits=limits)
     except KeyboardInterrupt:
         outcome.interrupted = True
+    except Exception as error:
+        if not found:
+            raise
+        outcome.fault = error
     for index in sorted(found):
         for what in found[index]:
             if isinstance(what, Result):
