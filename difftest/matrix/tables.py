@@ -9,7 +9,7 @@ from rich.console import Console
 from difftest.report import table
 from difftest.report.table import Table
 from difftest.verdict.truth import LEVELS
-from difftest.wording import counted
+from difftest.wording import counted, share
 
 
 def tables(document: dict[str, Any]) -> list[Table]:
@@ -103,17 +103,6 @@ def errors(group: dict[str, Any]) -> Table:
     heads = ["max" if level == 1.0 else f"p{100 * level:g}" for level in shown]
     columns = ("", "bias", *heads, "max, in values", "right", "right in its contract")
     return Table(f"{group['op']}, {group['dtype']}: error against the truth, in ULP", columns, tuple(rows))
-
-
-def share(value: float | None) -> str:
-    """A share of elements: per cent, or parts per million where it is small, on either side."""
-    if value is None:
-        return "-"
-    if value == 0.0 or value == 1.0:
-        return f"{value:.0%}"
-    if value < 1e-3:
-        return f"{1e6 * value:.3g} ppm"
-    return f"{value:.4%}" if value > 0.999 else f"{value:.2%}"
 
 
 def findings(document: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from difftest.report import summary
 from difftest.report.bins import bins
 from difftest.report.files import write_text
 from difftest.report.table import html
-from difftest.report.terminal import describe, groups_table
+from difftest.report.terminal import describe, groups_tables
 from difftest.run.session import Outcome
 from difftest.wording import counted
 
@@ -83,7 +83,7 @@ def write(path: Path, document: Mapping[str, Any], outcome: Outcome) -> None:
     page = template.render(
         document=document,
         outcome=outcome,
-        table=jinja2.utils.markupsafe.Markup(html(groups_table(summary.groups(outcome.results)))),
+        table=jinja2.utils.markupsafe.Markup("".join(map(html, groups_tables(summary.groups(outcome.results))))),
         groups=[(group, group.totals()) for group in summary.groups(outcome.results)],
         differing=sorted((r for r in outcome.results if r.differs), key=summary.severity, reverse=True),
         remarked=[r for r in summary.called_again(outcome.results) if r.remarks],

@@ -12,6 +12,7 @@ from difftest.cases.case import SCHEMA as CASE_SCHEMA
 from difftest.cases.case import Case, check_schema
 from difftest.errors import UsageError
 from difftest.report import summary
+from difftest.report.accounts import accounts
 from difftest.report.files import not_written, write_json
 from difftest.run.check import Result
 from difftest.run.session import Outcome
@@ -30,6 +31,7 @@ def document(outcome: Outcome, environment: Mapping[str, str], request: Mapping[
         "environment": dict(environment),
         "request": dict(request),
         "not_run": outcome.not_run,
+        "comparisons": accounts(outcome),
         "skipped": summary.skips_by_reason(outcome.skips),
         "stability": summary.stability(outcome.results),
         "cases": [result.to_json() for result in outcome.results],

@@ -14,18 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from difftest.cases.case import OUT_GIVEN, OUT_NONE, Case
 from difftest.cases.weights import USUAL
-from difftest.report import summary
-from difftest.report.bins import bins, log_bar
-from difftest.report.table import Styled, Table, terminal
+from difftest.report import accounts, histograms, summary, worst
+from difftest.report.table import Entry, Styled, Table, terminal
 from difftest.run.check import Result
 from difftest.run.environment import one_line
 from difftest.run.session import Outcome
-from difftest.wording import counted
+from difftest.wording import compact, counted
 
 STYLE = {"conforms": "green", "differs": "bold red", "no evidence": "yellow"}
-BAR = 40
-MOST_HISTOGRAMS = 6  # of groups that differ: the first few say what the others say
-MOST_REASONS = 4
 STABILITY = {"changing": "change from run to run", "batch_dependent": "depend on the batch"}
 
 
@@ -59,109 +55,64 @@ def heading(screen: Console, environment: Mapping[str, str], candidate: str, aga
 
 
 def results(screen: Console, outcome: Outcome, repeat: Mapping[str, str], strictly: str = "") -> None:
-    """Table, histograms, worst case, further calls, skips, verdict.
+    """Tables, histograms, worst case, further calls, what was left out, how many comparisons ended how, verdict.
 
     `repeat`: ways of repeating the worst case -> the command. `strictly`: how to make a difference of a remark.
     """
     groups = summary.groups(outcome.results)
-    if groups:
-        screen.print(terminal(groups_table(groups)))
-        _histograms(screen, groups)
+    for each in groups_tables(groups):
+        screen.print(terminal(each))
+    histograms.show(screen, groups)
     found = summary.worst(outcome.results)
     if found:
         _worst(screen, found, repeat)
     _stability(screen, outcome, strictly)
     _left_out(screen, outcome)
+    _accounts(screen, outcome)
     _verdict(screen, outcome)
 
 
-def groups_table(groups: Sequence[summary.Group]) -> Table:
-    """A line for each operator, dtype and reference: cases, elements, mismatches, the verdict."""
+def groups_tables(groups: Sequence[summary.Group]) -> list[Table]:
+    """A table for each reference, with a line for each operator and dtype. Residuals only where one is not the same."""
+    references = list(dict.fromkeys(group.against for group in groups))
+    return [
+        _groups_table(f"against {name}" if len(references) > 1 else "", [group for group in groups if group.against == name])
+        for name in references
+    ]
+
+
+def _groups_table(title: str, groups: Sequence[summary.Group]) -> Table:
+    heads = ["operator", "dtype", "verdict", "cases", "elements", "output mismatches", "max ULP"]
+    residuals = any("residual" in group.totals() and group.totals()["residual"].mismatches for group in groups)
+    if residuals:
+        heads.append("residual mismatches")
     rows = []
     for group in groups:
         totals = group.totals()
         output, residual = totals.get("output"), totals.get("residual")
-        differing = f" in {len(group.differing)}" if group.differing else ""
-        rows.append(
-            (
-                group.op,
-                group.dtype,
-                group.against,
-                f"{len(group.results)}",
-                f"{sum(t.elements for t in totals.values()):,}",
-                f"{output.mismatches:,}" if output else "-",
-                f"{output.max_ulp:,}" if output else "-",
-                f"{residual.mismatches:,}" if residual else "-",
-                Styled(f"{group.verdict}{differing}", style=STYLE[group.verdict]),
-            )
-        )
-    heads = (
-        "operator",
-        "dtype",
-        "against",
-        "cases",
-        "elements",
-        "output mismatches",
-        "max ULP",
-        "residual mismatches",
-        "verdict",
-    )
-    return Table("", heads, tuple(rows), names=3, left=("verdict",))
-
-
-def _histograms(screen: Console, groups: Sequence[summary.Group]) -> None:
-    """One for each group that differs; those that conform are added up by dtype."""
-    differing = [group for group in groups if group.differing]
-    for group in differing[:MOST_HISTOGRAMS]:
-        for name, total in group.totals().items():
-            _histogram(screen, f"{group.op} {group.dtype} against {group.against}: {name}", total)
-    if len(differing) > MOST_HISTOGRAMS:
-        screen.print(f"... and {len(differing) - MOST_HISTOGRAMS} more groups that differ", style="dim")
-    conforming = [group for group in groups if not group.differing]
-    for dtype in dict.fromkeys(group.dtype for group in conforming):
-        members = [group for group in conforming if group.dtype == dtype]
-        what = members[0].op if len(members) == 1 else f"{len({g.op for g in members})} operators"
-        for name, total in summary.totals(r for group in members for r in group.results).items():
-            _histogram(screen, f"{what} {dtype}: {name}", total)
-
-
-def _histogram(screen: Console, title: str, total: summary.Total) -> None:
-    if not total.elements:
-        return
-    found = [b for b in bins(total.histogram) if b.count]
-    largest = max([b.count for b in found] + list(total.classes.values()))
-    lines: list[tuple[str, str, str, int, str]] = []
-    for each in found:
-        sides = (f"{each.below:,}", f"{each.above:,}") if each.high else ("", f"{each.count:,}")
-        lines.append((each.label, *sides, each.count, "yellow" if each.high else "cyan"))
-    lines += [(kind, "", f"{count:,}", count, "red") for kind, count in total.classes.items()]
-    rows = tuple(
-        (label, below, above, _share(count, total.elements), Styled(log_bar(count, largest, BAR), style=colour))
-        for label, below, above, count, colour in lines
-    )
-    heads = ("ULP", "below", "above", "share", "(log scale)")
-    shown = Table(f"{title}, {total.elements:,} elements", heads, rows, names=0, left=("(log scale)",))
-    screen.print(terminal(shown, rule=False))
-
-
-def _share(count: int, elements: int) -> str:
-    share = count / elements
-    return f"{share:.2%}" if share >= 1e-3 else f"{1e6 * share:.3g} ppm"
+        row: list[Entry] = [
+            group.op,
+            group.dtype,
+            Styled(group.verdict, style=STYLE[group.verdict]),
+            f"{len(group.differing)} of {len(group.results)}" if group.differing else f"{len(group.results)}",
+            f"{sum(total.elements for total in totals.values()):,}",
+            f"{output.mismatches:,}" if output else "-",
+            compact(output.max_ulp) if output else "-",
+        ]
+        if residuals:
+            row.append(f"{residual.mismatches:,}" if residual else "-")
+        rows.append(tuple(row))
+    return Table(title, tuple(heads), tuple(rows), names=2, left=("verdict",))
 
 
 def _worst(screen: Console, found: Result, repeat: Mapping[str, str]) -> None:
-    case = found.case
-    screen.print(f"\n[bold]Worst case[/]: {describe(case)}, against {escape(found.against)}")
-    for reason in found.reasons[:MOST_REASONS]:
-        screen.print(f"  [red]{escape(reason)}[/]", soft_wrap=True)
-    if len(found.reasons) > MOST_REASONS:
-        screen.print(f"  ... and {len(found.reasons) - MOST_REASONS} more")
-    for name, comparison in found.outputs.items():
-        worst = comparison.worst
-        if worst:
-            inputs = ", ".join(f"{key} {value}" for key, value in worst.inputs.items())
-            screen.print(f"  {name}{list(worst.index)}: {worst.actual}, expected {worst.expected}: {worst.apart}", markup=False)
-            screen.print(f"    from {inputs}", markup=False, soft_wrap=True)
+    say(screen, f"\n[bold]{escape(worst.headline(found))}[/]: {describe(found.case)}, against {escape(found.against)}")
+    for reason in found.reasons[: worst.MOST_REASONS]:
+        say(screen, f"  [red]{escape(reason)}[/]")
+    if len(found.reasons) > worst.MOST_REASONS:
+        screen.print(f"  ... and {len(found.reasons) - worst.MOST_REASONS} more")
+    for line in worst.lines(found):
+        say(screen, f"  {escape(line)}")
     for what, command in repeat.items():
         screen.print(f"  {what}: {command}", markup=False, soft_wrap=True)
 
@@ -216,21 +167,23 @@ def _left_out(screen: Console, outcome: Outcome) -> None:
             "the two may differ and both be right",
             style="yellow",
         )
-    vacuous = [r for r in outcome.results if r.vacuous and not r.differs]
-    if vacuous:
-        regimes = ", ".join(dict.fromkeys(r.case.regime for r in vacuous))
-        screen.print(
-            f"no evidence: {counted(len(vacuous), 'comparison')}, which a trivial mutant passes too ({regimes})", style="dim"
-        )
+
+
+def _accounts(screen: Console, outcome: Outcome) -> None:
+    """The comparisons, added up, and what the names mean that need it."""
+    say(screen, accounts.sentence(outcome))
+    for name in accounts.accounts(outcome):
+        if name in accounts.WHY:
+            regimes = f" ({accounts.unproved(outcome)})" if name == accounts.NO_EVIDENCE else ""
+            say(screen, f"  {name}: {accounts.WHY[name]}{regimes}", style="dim")
 
 
 def _verdict(screen: Console, outcome: Outcome) -> None:
     verdict = summary.verdict(outcome)
     compared = sum(c.elements for r in outcome.results for c in r.outputs.values())
-    evidence = sum(r.evidence and not r.differs for r in outcome.results)
-    differing = sum(r.differs for r in outcome.results)
+    found = accounts.accounts(outcome)
     if verdict == "differs":
-        text = f"{differing} of {counted(len(outcome.results), 'comparison')} {'differs' if differing == 1 else 'differ'}"
+        text = f"{found[accounts.DIFFER]:,} of {counted(len(outcome.results), 'comparison')}"
     elif not compared:
         text = "nothing was compared, which is no pass"
     elif outcome.fault:
@@ -240,10 +193,15 @@ def _verdict(screen: Console, outcome: Outcome) -> None:
         what = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
         text = f"no case of {what} can tell a trivial mutant from the operator, which is no pass"
     else:
-        text = f"{counted(evidence, 'comparison')}, each of which a trivial mutant fails; {len(outcome.results)} in all"
+        text = counted(found[accounts.CONFORM], "comparison")
     early = f"; [yellow]{summary.early(outcome)}[/]" if outcome.not_run else ""
     line = f"[{STYLE[verdict]}]{verdict}[/]: {text}; {compared:,} elements in {outcome.seconds:.1f} s{early}"
     screen.print(line, soft_wrap=True)
+
+
+def say(screen: Console, text: str, style: str = "") -> None:
+    """A sentence: broken at blanks on a terminal, one line in a file or a pipe."""
+    screen.print(text, style=style, soft_wrap=not screen.is_terminal)
 
 
 def command_line(*words: object) -> str:

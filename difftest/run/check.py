@@ -15,7 +15,9 @@ from difftest.run.call import Tensors, call
 from difftest.run.stability import Stability
 from difftest.verdict import judge
 from difftest.verdict.compare import Comparison, compare
+from difftest.verdict.truth import OUTLIER_ULP
 from difftest.verdict.vacuity import survivors
+from difftest.verdict.worst import with_truth
 from difftest.wording import in_a_line
 from reference.providers import Provider, Unavailable
 
@@ -176,7 +178,14 @@ def _against(result: Result, reference: Provider, inputs: Tensors, outputs: Tens
     if expected.failure:
         return Skip(case, reference.name, expected.failure)
     by_role = case.operator.split(inputs)
-    found = {name: compare(outputs[name], expected.outputs[name], by_role) for name in case.operator.outputs}
+    found = {}
+    for name in case.operator.outputs:
+        sides = outputs[name], expected.outputs[name]
+        found[name] = compare(*sides, by_role)
+        element = found[name].worst
+        if element and (result.differs or found[name].classes or found[name].max_ulp > OUTLIER_ULP):  # who of the two is off?
+            truth = with_truth(element, name, sides, case.operator, inputs, case.contract)
+            found[name] = replace(found[name], worst=truth)
     return replace(result, against=reference.name, outputs=found, followed=followed)
 
 

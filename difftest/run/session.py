@@ -47,7 +47,7 @@ class Session:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a session's cases showed, in their order, however far the run came."""
+    """What a session's cases showed, in their order, however far the run came. `references`: how many each was held against."""
 
     results: list[Result] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
@@ -55,6 +55,7 @@ class Outcome:
     interrupted: bool = False
     fault: Exception | None = None  # of the tester itself, which ended the run
     seconds: float = 0.0
+    references: int = 1
 
 
 class Checks:
@@ -106,7 +107,7 @@ def run(session: Session, on_case: Callable[[Case], None] = lambda case: None) -
         found[index] = _died(session, index, answer) if isinstance(answer, pool.Lost) else answer
         on_case(session.cases[index])
 
-    outcome = Outcome()
+    outcome = Outcome(references=len(session.against))
     try:
         with interrupts.on_sigterm_too():
             limits = pool.Limits(deadline, MOST_CRASHES)

@@ -9,18 +9,7 @@ from typing import Any
 import torch
 
 from difftest.verdict import ulp
-from reference.formats import hex_bits
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """One element of the output: where, what each side has (value and bits), how far apart, and its inputs' bits."""
-
-    index: tuple[int, ...]
-    actual: str
-    expected: str
-    apart: str  # "+3 ULP", or the name of a class mismatch
-    inputs: dict[str, str]
+from difftest.verdict.worst import Element, worst
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +43,5 @@ def compare(actual: torch.Tensor, expected: torch.Tensor, inputs: Mapping[str, t
         max_ulp=int(size.max()) if size.numel() else 0,
         histogram=ulp.histogram(found),
         classes=classes,
-        worst=_worst(found, actual, expected, inputs),
+        worst=worst(found, actual, expected, inputs),
     )
-
-
-def _worst(
-    found: ulp.Distance, actual: torch.Tensor, expected: torch.Tensor, inputs: Mapping[str, torch.Tensor]
-) -> Element | None:
-    if not actual.numel():
-        return None
-    weight = torch.where(found.comparable, found.ulp.abs(), torch.iinfo(torch.int64).max)
-    flat = int(weight.argmax())
-    if not int(weight.flatten()[flat]):
-        return None
-    width = actual.shape[-1]
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), actual.shape))
-    apart = f"{int(found.ulp.flatten()[flat]):+d} ULP"
-    for name, mask in found.classes.items():
-        if bool(mask.flatten()[flat]):
-            apart = name
-    return Element(index, _shown(actual, flat), _shown(expected, flat), apart, _inputs_at(inputs, flat, width))
-
-
-def _inputs_at(inputs: Mapping[str, torch.Tensor], flat: int, width: int) -> dict[str, str]:
-    """The inputs' values at an output's element: of rows as many as the output's, or of one vector for all of them."""
-    return {name: _shown(tensor, flat if tensor.numel() > width else flat % width) for name, tensor in inputs.items()}
-
-
-def _shown(tensor: torch.Tensor, flat: int) -> str:
-    value = tensor.reshape(-1)[flat]
-    return f"{value.item():.9g} ({hex_bits(value)})"

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from difftest.verdict.compare import Element, compare
+from difftest.verdict.compare import compare
+from difftest.verdict.worst import Element
 from reference.exact.oracle import OracleResult, fractional_ulp_error
 from reference.operators.declaration import Tensors
 

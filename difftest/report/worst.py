@@ -1,0 +1,67 @@
+"""A result's worst elements in words: both values, where both stand to the truth, and which of the two is the outlier."""
+
+from __future__ import annotations
+
+from difftest.run.check import Result
+from difftest.verdict.compare import Comparison
+from difftest.verdict.truth import OUTLIER_ULP
+from difftest.verdict.worst import Element, Truth
+
+MOST_REASONS = 4
+
+
+def outlier(result: Result, comparison: Comparison) -> bool:
+    """Whether the reference alone is off at the worst element: far from the truth where a candidate that conforms is near."""
+    truth = comparison.worst.truth if comparison.worst else None
+    if truth is None or result.differs or result.followed:
+        return False
+    return _size(truth.actual) <= OUTLIER_ULP < _size(truth.expected)
+
+
+def _size(off: int | str) -> float:
+    """A distance's magnitude; infinite for another class."""
+    return float("inf") if isinstance(off, str) else abs(off)
+
+
+def headline(result: Result) -> str:
+    """What the worst case shows: ``Worst case``, or who is far from whom."""
+    if result.differs:
+        return "Worst case"
+    if any(outlier(result, comparison) for comparison in result.outputs.values()):
+        return f"Farthest from {result.against}, which is the outlier"
+    return f"Farthest from {result.against}"
+
+
+def values(name: str, element: Element, against: str) -> str:
+    """``output[1, 3569]: candidate 1.789e-38 (0x00c2cb9b), torch 1.78909e-38 (0x00c2d08e): -1267 ULP``."""
+    return f"{name}{list(element.index)}: candidate {element.actual}, {against} {element.expected}: {element.apart}"
+
+
+def standing(truth: Truth, against: str) -> str:
+    """``correctly rounded 1.789e-38 (0x00c2ce0a): candidate -623 ULP from it, torch +644 ULP``."""
+    return f"correctly rounded {truth.right}: candidate {_off(truth.actual)} from it, {against} {_off(truth.expected)}"
+
+
+def origin(element: Element) -> str:
+    """``from gate -13.4949656 (0xc157eb61), up -158.353058 (0xc31e5a62)``."""
+    return "from " + ", ".join(f"{key} {value}" for key, value in element.inputs.items())
+
+
+def lines(result: Result) -> list[str]:
+    """The worst element of each output."""
+    found = []
+    for name, comparison in result.outputs.items():
+        element = comparison.worst
+        if element is None:
+            continue
+        found.append(values(name, element, result.against))
+        if element.truth:
+            found.append(f"  {standing(element.truth, result.against)}")
+        found.append(f"  {origin(element)}")
+    return found
+
+
+def _off(off: int | str) -> str:
+    if isinstance(off, str):
+        return f"is {off}"
+    return f"{off:+,} ULP" if off else "0 ULP"
