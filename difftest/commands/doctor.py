@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 
 from difftest import errors
 from difftest.cases.case import Case
@@ -15,6 +16,7 @@ from difftest.providers import resolve  # noqa: F401  (registers the kernels as 
 from difftest.report.table import Entry, Styled, Table, terminal
 from difftest.report.terminal import console
 from difftest.run.environment import PACKAGES, version_of
+from difftest.wording import in_a_line
 from reference import providers
 from reference.contracts import contract
 from reference.operators import OPERATORS
@@ -40,8 +42,14 @@ def doctor() -> int:
 
     devices = ["cpu", *(["cuda"] if cuda else [])]
     _show(screen, ("provider", "version", "operators", *devices), tuple(_row(name, devices) for name in providers.names()))
-    usable = any(_why_not(providers.get("numba"), device) is None for device in devices)
-    return errors.CONFORMS if usable else errors.LACKING
+    reasons = {device: _why_not(providers.get("numba"), device) for device in devices}
+    for device, reason in reasons.items():
+        screen.print(f"[red]{device}: {escape(reason)}[/]" if reason else f"{device}: the kernels run", soft_wrap=True)
+    if None in reasons.values():
+        screen.print("The main job runs here: python cli.py difftest")
+        return errors.CONFORMS
+    screen.print("The main job can't run here.", style="red")
+    return errors.LACKING
 
 
 def _show(screen: Console, heads: tuple[str, ...], rows: tuple[tuple[Entry, ...], ...]) -> None:
@@ -63,7 +71,10 @@ def _why_not(provider: providers.Provider, device: str) -> str | None:
     op = next((op for op in OPERATORS if provider.claims(op)), None)
     if op is None:
         return "has no operator of ours"
-    return provider.check(Case(op, "bf16", (1,), 4096, "normal", 0, contract(op), device=device))
+    try:
+        return provider.check(Case(op, "bf16", (1,), 4096, "normal", 0, contract(op), device=device))
+    except Exception as error:  # a foreign library may fail in any way when it is asked
+        return in_a_line(error)
 
 
 def _get(name: str) -> providers.Provider | str:

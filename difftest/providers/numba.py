@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 from collections.abc import Callable
 from types import ModuleType
 
@@ -15,6 +16,19 @@ from reference.contracts import Contract, contract
 from reference.operators import OPERATORS
 from reference.providers import Unavailable
 from reference.providers.protocol import Call, missing_device
+
+
+@functools.cache
+def toolkit_lacks() -> str | None:
+    """The first library of the CUDA toolkit that compiling a kernel needs and that is not found, with the cure; None: none."""
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    for library in ("nvvm", "nvrtc", "nvJitLink"):
+        try:
+            load_nvidia_dynamic_lib(library)
+        except DynamicLibNotFoundError:
+            return f"lib{library} is not found, and kernels can't be compiled: pip install 'numba-kernels[cu13]' (or [cu12])"
+    return None
 
 
 class NumbaProvider:
@@ -30,14 +44,10 @@ class NumbaProvider:
         return contract(op) if op in OPERATORS else None
 
     def check(self, case: Call) -> str | None:
-        """Why the call can't run here: the package does not import, has no such operator, or torch sees no CUDA device."""
-        try:
-            module = self._module()
-        except Exception as error:  # whatever stops the import is the reason
-            return f"numba_kernels does not import: {type(error).__name__}: {error}"
-        return missing_device(torch.device(case.device)) or (
-            None if hasattr(module, case.op) else f"numba_kernels has no {case.op}"
-        )
+        """Why the call can't run here: the package or numba-cuda does not import, it has no such operator, torch sees no CUDA
+        device, or what compiles for one is missing."""
+        device = torch.device(case.device)
+        return self._not_importable(case.op) or missing_device(device) or (toolkit_lacks() if device.type == "cuda" else None)
 
     def function(self, op: str, contract: Contract | None = None) -> Callable:
         """The public operator with its contract bound."""
@@ -68,6 +78,15 @@ class NumbaProvider:
             return importlib.metadata.version("numba-kernels")
         except importlib.metadata.PackageNotFoundError:
             return "source tree"
+
+    def _not_importable(self, op: str) -> str | None:
+        try:
+            module = self._module()
+        except Exception as error:  # whatever stops the import is the reason
+            return f"numba_kernels does not import: {type(error).__name__}: {error}"
+        if importlib.util.find_spec("numba_cuda") is None:
+            return "numba-cuda is not installed: pip install numba-cuda==0.30.4"
+        return None if hasattr(module, op) else f"numba_kernels has no {op}"
 
     def _module(self) -> ModuleType:
         with interrupts.held_back():

@@ -126,7 +126,7 @@ class LibraryProvider:
             except ModuleNotFoundError:  # the parent package of a dotted name is missing
                 missing = True
             if missing:
-                return f"{module.partition('.')[0]} is not installed"
+                return f"{module.partition('.')[0]} is not installed: pip install {self.distribution}"
             try:
                 import_module(module)
             except Exception as error:  # a foreign package may raise anything while it is imported

@@ -106,9 +106,9 @@ class Missing(LibraryProvider):
 
 def test_a_missing_library_is_a_reason_and_then_an_error():
     provider = Missing()
-    assert provider.check(case("rmsnorm")) == "no_such_library is not installed"
+    assert provider.check(case("rmsnorm")) == "no_such_library is not installed: pip install no-such-library"
     assert provider.version() == "not installed"
-    with pytest.raises(Unavailable, match="no_such_library is not installed"):
+    with pytest.raises(Unavailable, match="no_such_library is not installed: pip install no-such-library"):
         provider.function("rmsnorm")
 
 
@@ -188,7 +188,7 @@ def test_a_check_asks_for_the_library_first_then_the_operator_then_dtype_and_wid
             return "too wide" if width > 8 else None
 
     provider = Narrow()
-    assert provider.check(case("rmsnorm")) == "no_such_library is not installed"
+    assert provider.check(case("rmsnorm")) == "no_such_library is not installed: pip install no-such-library"
     provider.modules = ()
     assert provider.check(case("rmsnorm")) == "has no rmsnorm"
     assert provider.check(case("fused_add_rmsnorm")) == "hf does not take torch.bfloat16"
