@@ -108,6 +108,8 @@ def _judge_special(terms: NormTerms, candidate: torch.Tensor, judged: torch.Tens
     overflows = sum_overflows(terms)  # of a row that an Inf reaches too
     may_be_nan = torch.where(overflows, candidate.isnan().all(-1, keepdim=True), torch.zeros_like(overflows))
     vanished = terms.finite & overflows & (candidate == 0).any(-1, keepdim=True)  # 0 * Inf where a weight is Inf
+    info = torch.finfo(terms.storage if terms.rounds_norm else torch.float32)
+    vanished = vanished | terms.finite & ((terms.hidden * terms.rstd).abs() < info.smallest_normal * info.eps)
     by_class &= ~may_be_nan & ~(vanished & torch.isinf(terms.weight))
     if not bool(by_class.any()):
         return []

@@ -76,7 +76,8 @@ def rstd_interval(terms: NormTerms, candidate: torch.Tensor) -> RstdInterval:
     alone = torch.isnan(candidate) | is_exact(terms)
     overflows = sum_overflows(terms)
     if bool(overflows.any()):
-        alone = alone | (overflows & (candidate == 0).all(-1, keepdim=True))
+        zeros = (candidate == 0) | ~torch.isfinite(terms.weight)  # 0 times an Inf or a NaN is NaN
+        alone = alone | (overflows & zeros.all(-1, keepdim=True))
         judged = judged & ~(overflows & candidate.isnan().all(-1, keepdim=True))  # Inf - Inf, as in a row with an Inf
     if _may_leave_fp32(terms):
         alone = alone | leaves_fp32(terms)
