@@ -15,7 +15,8 @@ class Corpus:
     """Where its entries are: a module with `entries()`, imported when asked for.
 
     `honest`: an entry that is found wrong is a false alarm. `every_case`: an entry runs all its cases, so that every check
-    which finds it is known; else the first case that finds it is the last.
+    which finds it is known; else the first case that finds it is the last. `runs_itself`: the module has a `run_entry(entry,
+    found)` of its own, whose cases are not those of one provider.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Corpus:
     module: str
     honest: bool = False
     every_case: bool = True
+    runs_itself: bool = False
 
     def entries(self) -> Sequence[Entry]:
         """The entries, in their order. Every process has them alike."""
@@ -35,6 +37,13 @@ CORPORA: Mapping[str, Corpus] = MappingProxyType(
         corpus.name: corpus
         for corpus in (
             Corpus("field", "wrong in one way each, as real kernels were", "difftest.mutants.field"),
+            Corpus(
+                "machine",
+                "one small change each, made by machine",
+                "difftest.mutants.machine",
+                every_case=False,
+                runs_itself=True,
+            ),
             Corpus("honest", "honest ways to compute the same", "difftest.mutants.honest", honest=True),
         )
     }

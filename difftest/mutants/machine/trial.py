@@ -1,0 +1,280 @@
+"""One mutant tried: in the forms that its line is part of, on the cases that decide soonest first. In a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from difftest.cases import Request, generate
+from difftest.cases.case import Case
+from difftest.mutants.checks import checks_of
+from difftest.mutants.machine import child, emulated, torch_references
+from difftest.mutants.machine.forms import BY_FILE, NORMS, TEXTBOOK_NORMS, Form
+from difftest.mutants.machine.install import install
+from difftest.mutants.machine.listing import Mutant
+from difftest.run import check
+from reference.contracts import contract
+from reference.providers import Provider
+
+KILLED, SURVIVED, SAME, REFUSED, UNREACHED = "killed", "survived", "same code", "does not compile", "in no form"
+MOST_FORMS = 4  # of those whose code a mutant changes, in which its cases are run
+SEEDS = (1, 2)  # of the emulator's schedule, where order alone has found nothing
+WIDTHS = (1, 3, 111, 4096)  # of the further cases: the tester's own
+
+
+@dataclass(slots=True)
+class Step:
+    """A mutant in one form. `checks`: which spoke, in the case that killed it; `first`: that case, and what was said."""
+
+    form: str
+    status: str = SURVIVED
+    checks: tuple[str, ...] = ()
+    first: str = ""
+    cases: int = 0
+
+
+@dataclass(slots=True)
+class Trial:
+    """What a mutant came to, and in which forms."""
+
+    status: str
+    steps: list[Step] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def deciding(self) -> Step:
+        """The last step: the one that killed it, where one did."""
+        return self.steps[-1] if self.steps else Step("")
+
+
+def try_out(mutant: Mutant) -> Trial:
+    """Tries a mutant in child processes; what takes one down kills it."""
+    began = time.monotonic()
+    trial = _try_kernel(mutant) if mutant.source.is_kernel else _in_child(lambda say: _try_formula(mutant, say))
+    trial.seconds = time.monotonic() - began
+    return trial
+
+
+def _try_kernel(mutant: Mutant) -> Trial:
+    warm_up()
+    forms = BY_FILE[mutant.source.stem]
+    originals = {form: (original_source(form), original_code(form)) for form in forms}
+    return _in_child(lambda say: _try_forms(mutant, originals, say))
+
+
+def _in_child(work: Callable[[Callable[[Any], None]], None]) -> Trial:
+    """The trial as the child last told it. A child that ends before its time was ended by the mutant."""
+    trial, exit_code = child.last_answer(work)
+    trial = trial or Trial(UNREACHED, [Step("")])
+    if exit_code == -signal.SIGPROF:
+        _kill(trial, ("loops",), "does not end")
+    elif exit_code:
+        _kill(trial, ("raised",), f"the process died (exit code {exit_code})")
+    return trial
+
+
+def _kill(trial: Trial, checks: tuple[str, ...], first: str) -> None:
+    trial.status = trial.deciding.status = KILLED
+    trial.deciding.checks, trial.deciding.first = checks, first
+
+
+# --- in the child ---------------------------------------------------------------------------------------------------------
+
+
+def _try_forms(mutant: Mutant, originals: Mapping[Form, tuple[str, str]], say: Callable[[Any], None]) -> None:
+    """Each form whose code the mutant changes: its cases, until one finds it; then what takes longer."""
+    trial = Trial(UNREACHED)
+    emulated.isolate()
+    try:
+        install(mutant.source.module, mutant.text())
+    except Exception as error:
+        say(Trial(REFUSED, [Step("", REFUSED, first=f"{type(error).__name__}: {error}")]))
+        return
+    left: list[tuple[Form, emulated.Emulated]] = []
+    for form, (source, code) in originals.items():
+        if look(form) == source:
+            continue
+        trial.steps.append(Step(form.name))
+        trial.status = SURVIVED
+        with emulated.emulated(form) as running:
+            first, *others = cases_of(form)
+            if _run(trial, form, [first], say):
+                return
+            if digest(running.code()) == code:
+                trial.deciding.status = SAME
+                say(trial)
+                continue
+            if _run(trial, form, others, say):
+                return
+        left.append((form, running))
+        if len(left) == MOST_FORMS:
+            break
+    if trial.steps and not left:
+        trial.status = SAME
+    if left:
+        _try_further(trial, left, say)
+    say(trial)
+
+
+def _try_further(trial: Trial, left: Sequence[tuple[Form, emulated.Emulated]], say: Callable[[Any], None]) -> None:
+    """What no case of a form found: other schedules, the emulator's full check, then all of the tester's own cases."""
+    for form, running in left:
+        for seed in SEEDS:
+            running.seed = seed
+            trial.steps.append(Step(f"{form.name}, schedule {seed}"))
+            with emulated.resumed(running):
+                if _run(trial, form, cases_of(form)[:1], say):
+                    return
+    form = left[0][0]
+    trial.steps.append(Step(f"{form.name}, full check"))
+    with emulated.emulated(form, "full"):
+        if _run(trial, form, cases_of(form)[:1], say):
+            return
+    usual = [form for form, _ in left if form.usual][:1]
+    for form in usual:
+        trial.steps.append(Step(f"{form.op} {form.dtype} {form.code}, the default cases"))
+        with emulated.emulated(None):
+            if _run(trial, form, default_cases(form), say):
+                return
+
+
+def _run(trial: Trial, form: Form, cases: Sequence[Case], say: Callable[[Any], None], provider: Provider | None = None) -> bool:
+    """Runs cases in the trial's last step, and says each; whether one decides: it kills the mutant, or shows that none runs.
+
+    What Python or a compiler says of a mutant proves nothing of the tester, so it is not killed by that.
+    """
+    say(trial)
+    for case, reasons in _reasons(form, cases, provider):
+        trial.deciding.cases += 1
+        first = f"{case} {case.regime}: {reasons[0]}" if reasons else ""
+        if reasons and refused(reasons[0]):
+            trial.status = trial.deciding.status = REFUSED
+            trial.deciding.first = first
+        elif reasons:
+            _kill(trial, checks(reasons), first)
+        say(trial)
+        if reasons:
+            return True
+    return False
+
+
+def _try_formula(mutant: Mutant, say: Callable[[Any], None]) -> None:
+    """A mutant of the plain references, as each operator that it may be part of."""
+    trial = Trial(SURVIVED)
+    try:
+        formula = torch_references.formula_of(mutant)
+    except Exception as error:
+        say(Trial(REFUSED, [Step("", REFUSED, first=f"{type(error).__name__}: {error}")]))
+        return
+    for op, dtype, code in torch_references.FORMS:
+        form = Form(op, dtype, code)
+        trial.steps.append(Step(f"{op} {dtype} {code}"))
+        provider = formula.provider(op, contract(op, code))
+        if _run(trial, form, default_cases(form), say, provider):
+            return
+
+
+def _reasons(form: Form, cases: Sequence[Case], provider: Provider | None = None) -> Iterator[tuple[Case, Sequence[str]]]:
+    """Each case that can be run, and what is wrong in it. The first of several rows is called again and in parts, too."""
+    provider = provider or form.provider()
+    promised, asked = bool(getattr(provider, "batch_invariant", False)), False
+    for case in cases:
+        function = check.function_of(case, provider)
+        if not isinstance(function, str):
+            again, asked = not asked and case.rows > 1, asked or case.rows > 1
+            yield case, check.observe(case, function, case.inputs(), again=again, batch_invariant=promised).reasons
+
+
+# --- the originals --------------------------------------------------------------------------------------------------------
+
+
+def warm_up() -> None:
+    """Compiles one kernel of each kind in this process, ahead of its children."""
+    for form in (TEXTBOOK_NORMS[0], NORMS[0]):
+        emulated.warm_up(form, cases_of(form)[0])
+
+
+def look(form: Form) -> str:
+    """A form's rewritten source, with what it captures; what was raised on the way, where something was."""
+    with emulated.emulated(form, looks=True) as looking:
+        case = cases_of(form)[0]
+        reasons = next(_reasons(form, [case]))[1]
+    return looking.source() if looking.kernels else "\n".join(reasons)
+
+
+@cache
+def original_source(form: Form) -> str:
+    """That of the unchanged kernel."""
+
+    def work(say: Callable[[Any], None]) -> None:
+        emulated.isolate()
+        say(look(form))
+
+    return _of_original(form, work)
+
+
+@cache
+def original_code(form: Form) -> str:
+    """A digest of the unchanged kernel's optimised code."""
+
+    def work(say: Callable[[Any], None]) -> None:
+        emulated.isolate()
+        with emulated.emulated(form) as running:
+            _, reasons = next(_reasons(form, cases_of(form)))
+            assert not reasons, reasons
+            say(digest(running.code()))
+
+    return _of_original(form, work)
+
+
+def _of_original(form: Form, work: Callable[[Callable[[Any], None]], None]) -> str:
+    answer, exit_code = child.last_answer(work)
+    if answer is None or exit_code:
+        raise RuntimeError(f"the original does not run as {form.name}")
+    return answer
+
+
+# --- cases, and what is said of them --------------------------------------------------------------------------------------
+
+
+@cache
+def cases_of(form: Form) -> list[Case]:
+    """The form's cases: one compiled kernel runs them all."""
+    asked = Request({form.op: contract(form.op, form.code)}, [form.dtype], form.widths)
+    found = [case for case in generate(asked) if case.width in form.widths]
+    weights = [replace(case, weight_dtype=form.weight_dtype) for case in found if case.weight_dtype is None]
+    return sorted(weights, key=lambda case: case.rows < 2)  # those of several rows first
+
+
+@cache
+def default_cases(form: Form) -> list[Case]:
+    """What the tester runs of the operator in that dtype by itself."""
+    return list(generate(Request({form.op: contract(form.op, form.code)}, [form.dtype], WIDTHS, extra=8)))
+
+
+EMULATOR_FINDS = (
+    "OutOfBounds", "DataRace", "DivergentBarrier", "DivergentCollective", "MaskError", "NeverTrue", "UninitializedRead",
+    "KernelException",
+)  # fmt: skip
+
+
+def refused(reason: str) -> bool:
+    """Whether it never came to a launch: an error of Python's, the emulator's compiler or Numba's."""
+    said = reason.rpartition("alone: ")[2]
+    return said.startswith("raised ") and not any(f"raised {name}" in said for name in EMULATOR_FINDS)
+
+
+def checks(reasons: Sequence[str]) -> tuple[str, ...]:
+    """The checks that speak; what the emulator finds goes by its own name."""
+    found = [name for name in EMULATOR_FINDS if any(f"raised {name}" in reason for reason in reasons)]
+    return tuple(f"emulator: {name}" for name in found) or checks_of(reasons)
+
+
+def digest(text: str) -> str:
+    """A short name for a text."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,111 @@
+"""A mutant tried: killed, the same code, no code at all, a loop without end; and a sample of those that there are."""
+
+import ast
+import signal
+
+import pytest
+
+from difftest.mutants.machine import child, emulated
+from difftest.mutants.machine.edits import Edit
+from difftest.mutants.machine.listing import SOURCES, Mutant, mutants
+from difftest.mutants.machine.proofs import only_on_a_gpu, proof_of
+from difftest.mutants.machine.trial import KILLED, REFUSED, SAME, SURVIVED, UNREACHED, checks, refused, try_out
+
+TEXTBOOK = SOURCES[0]
+
+
+def planted(before, after):
+    """The textbook kernels with one text in another's place."""
+    text = TEXTBOOK.text().encode()
+    assert text.count(before.encode()) == 1
+    start = text.index(before.encode())
+    ast.parse(TEXTBOOK.text().replace(before, after))
+    return Mutant("planted", TEXTBOOK, Edit("planted", "", 1, before, after, start, start + len(before.encode()), after))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [
+        ("row_values[i] = h", "row_values[i] = h * float32(1.0)", SAME),
+        ("row_values[i] = h", "row_values[i] = -h", KILLED),
+        ("row_values[i] = h", "row_values[i] = nowhere", REFUSED),
+        ("FULL_WARP = 0xFFFFFFFF", "FULL_WARP = 0x0000FFFF", KILLED),
+        ("# for the same thread, below", "# another comment, as long  ", UNREACHED),
+    ],
+)
+def test_a_planted_change_comes_to_what_it_is(before, after, status):
+    assert try_out(planted(before, after)).status == status
+
+
+@pytest.mark.slow
+def test_what_the_emulator_finds_goes_by_its_name():
+    trial = try_out(planted("row_values[i] = h", "row_values[i - 1000] = h"))
+    assert trial.deciding.checks == ("emulator: OutOfBounds",)
+
+
+@pytest.mark.slow
+def test_a_loop_without_end_is_ended_and_counts_as_killed():
+    trial = try_out(planted("for warp in range(WARPS):", "while total == total:"))
+    assert (trial.status, trial.deciding.checks) == (KILLED, ("loops",))
+
+
+@pytest.mark.slow
+def test_a_sample_is_killed_or_explained():
+    """One of each file and more; survivors of the sample would be named here."""
+    sample = [mutant for mutant in mutants()[:: len(mutants()) // 20] if not proof_of(mutant) and not only_on_a_gpu(mutant)]
+    survivors = [mutant.name for mutant in sample if try_out(mutant).status == SURVIVED]
+    assert not survivors
+
+
+def test_a_mutant_of_a_formula_is_killed():
+    mutant = next(m for m in mutants() if m.edit.function == "rmsnorm" and "A.mul(normalised" in m.edit.before)
+    assert try_out(mutant).status in (KILLED, REFUSED)
+
+
+def test_the_last_answer_of_a_child_counts_and_how_it_ended():
+    def counts(say):
+        for number in range(3):
+            say(number)
+
+    def dies(say):
+        say("before")
+        signal.raise_signal(signal.SIGKILL)
+
+    assert child.last_answer(counts) == (2, 0)
+    assert child.last_answer(dies) == ("before", -signal.SIGKILL)
+    assert child.last_answer(lambda say: None) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "of_a_compiler", "names"),
+    [
+        ("raised CompileError: norm_kernel, textbook.py:33: no", True, None),
+        ("raised NameError: name 'h' is not defined", True, None),
+        ("raised OutOfBounds: norm_kernel: index", False, ("emulator: OutOfBounds",)),
+        ("row 0 alone: raised DataRace: norm_kernel", False, ("emulator: DataRace",)),
+        ("residual: 3 of 8 are not the rounded sum; row 0", False, ("residual",)),
+    ],
+)
+def test_what_a_compiler_says_kills_nothing(reason, of_a_compiler, names):
+    assert refused(reason) is of_a_compiler
+    if names:
+        assert checks([reason]) == names
+
+
+IR = """define i32 @f(i32 %arg.1) {{
+entry:
+  %{0} = add i32 %arg.1, {1} ; a comment
+  br label %{2}
+{2}:
+  %x = call i32 @{3}(i32 %{0}), !tbaa !7
+  ret i32 %x
+}}
+"""
+
+
+def test_code_is_the_same_where_nothing_but_names_differ():
+    code = emulated.normalised(IR.format(".3", 1, "B4", "expf"))
+    assert emulated.normalised(IR.format(".9", 1, "B7", "expf")) == code
+    assert emulated.normalised(IR.format(".3", 2, "B4", "expf")) != code
+    assert emulated.normalised(IR.format(".3", 1, "B4", "erff")) != code
