@@ -203,7 +203,7 @@ def _early_weights(call: Call, warps: int, vectors: int) -> int:
     if call.few:
         return vectors if warps <= limits["warps"] else 0
     least, most = limits["none_of_bytes"]
-    if call.adds_residual and least <= call.rows * call.row_bytes < most:
+    if call.adds_residual and call.row_bytes >= limits["none_of_bytes_from_row"] and least <= call.rows * call.row_bytes < most:
         return 0
     if vectors > 1 and warps > limits["none_above_warps"]:
         return 0
