@@ -21,6 +21,7 @@ DEFAULTS: Mapping[str, Any] = {
     "--eps": 1e-6,
     "--device": "auto",
     "--seed": 0,
+    "--cases": 7,
 }
 MATRIX_DEFAULTS: Mapping[str, Any] = {"--dtypes": "fp16,bf16", "--widths": "111,4096"}
 FAILURES = Path("out/failures")
@@ -29,6 +30,7 @@ EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage 
 lacks what was asked for, 70 a fault of the tester itself, 130 interrupted (by Ctrl-C or SIGTERM) before a difference was found,
 141 standard output was closed before one was found."""
 
+RESULT_FILE_WHOLE = "Write all that was found: JSON Lines if the file ends in .jsonl, else JSON."
 RESULT_FILE = "Result file, whole after every point: JSON Lines if it ends in .jsonl, else JSON."
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
 
@@ -183,7 +185,13 @@ def main() -> None:
     "--device", default=DEFAULTS["--device"], metavar="auto|cpu|cuda[:N]", show_default=True, help="Where the candidate runs."
 )
 @click.option("--seed", default=DEFAULTS["--seed"], show_default=True, help="The same seed gives the same cases.")
-@click.option("--cases", default=7, metavar="N", show_default=True, help="Random cases beside the grid of widths and regimes.")
+@click.option(
+    "--cases",
+    default=DEFAULTS["--cases"],
+    metavar="N",
+    show_default=True,
+    help="Random cases beside the grid of widths and regimes.",
+)
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new case after this time.")
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
 @click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)
@@ -251,6 +259,29 @@ def identify(**options: Any) -> int:
         from difftest.identify.command import identify
 
     return identify(**options)
+
+
+@main.command(
+    epilog="Exit status: 0 every wrong kernel was found and no honest one called wrong, 1 otherwise, 2 bad usage, 3 none of them "
+    "could be run, 130 interrupted before anything was wrong."
+)
+@listed("--corpus", default="field,honest", metavar="NAMES", show_default=True, help="field, honest, machine, or all.")
+@listed("--ops", metavar="NAMES", help="Operators, comma-separated.  [default: all]")
+@listed("--only", metavar="NAMES", help="These kernels alone, by name.")
+@listed("--seeds", default="0", metavar="NUMBERS", show_default=True, help="Each a run of its own.")
+@click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new kernel after this time.")
+@click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: one a core, at most 8]")
+@click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help=RESULT_FILE_WHOLE)
+def mutants(**options: Any) -> int:
+    """Measure what the tester catches: kernels wrong in one way each, and honest ones.
+
+    Each is run on the cases of the default `difftest` run of its operator. Shown are which check found which kind of fault, who
+    was missed, who was called wrong though honest, and what other projects' tolerances let through on the same cases.
+    """
+    with interrupts.leaving_at_once():
+        from difftest.mutants.command import mutants
+
+    return mutants(defaults=DEFAULTS, **options)
 
 
 @main.command(epilog=EXIT_STATUS)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from difftest import options
-from difftest.cases import Request, generate
+from difftest.cases import Request, generate, regimes
 from difftest.cases.case import Case
 from difftest.mutants.entry import Entry
 from reference.contracts import contract
@@ -41,12 +41,13 @@ def _generated(op: str, code: str, given: tuple[tuple[str, Any], ...], seed: int
 
 def request(op: str, code: str, given: Options, seed: int, device: str) -> Request:
     """What `difftest` makes of its options for one operator."""
-    rows = str(given.get("--rows") or "")
+    rows, families = given.get("--rows", ""), given.get("--regimes", "")
     return Request(
         contracts={op: contract(op, code, float(given["--eps"]))},
         dtypes=options.names("--dtypes", given["--dtypes"], FORMATS),
         widths=options.widths(given["--widths"]),
         rows=options.whole_numbers("--rows", rows, 0) if rows else None,
+        regimes=options.names("--regimes", families, regimes.REGIMES) if families else None,
         extra=int(given["--cases"]),
         seed=seed,
         device=device,

@@ -16,7 +16,7 @@ class Corpus:
 
     `honest`: an entry that is found wrong is a false alarm. `every_case`: an entry runs all its cases, so that every check
     which finds it is known; else the first case that finds it is the last. `runs_itself`: the module has a `run_entry(entry,
-    found)` of its own, whose cases are not those of one provider.
+    found)` of its own, whose cases are not those of one provider, and no other project's comparison is asked.
     """
 
     name: str

@@ -20,8 +20,8 @@ class Entry:
     or a case's id), or "kind of ID" for one made after it. `provider`: makes the implementation; called in the process that
     runs it. `contract`: the code that it follows but for its fault ("": the operator's first).
     `beyond`: the options of `difftest`, beside its defaults, without which the fault does not show; empty: the default run
-    finds it. `equivalent`: the proof that it computes the same as the original; such an entry is not run. `device`: what it
-    can fail on; not run where that is missing.
+    finds it. `one_in`: it shows in one call of so many, at random. `equivalent`: the proof that it computes the same as the
+    original; such an entry is not run. `device`: what it can fail on; not run where that is missing.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Entry:
     provider: Callable[[], Provider]
     contract: str = ""
     beyond: Mapping[str, str] = field(default_factory=dict)
+    one_in: int = 1
     equivalent: str = ""
     device: str = "cpu"
 
@@ -43,15 +44,18 @@ class Said:
     op: str
     source: str
     contract: str
+    one_in: int
     beyond: Mapping[str, str]
 
 
-def mutant(op: str, source: str = "", contract: str = "", **beyond: str) -> Callable[[Callable], Callable]:
+def mutant(op: str, source: str = "", contract: str = "", one_in: int = 1, **beyond: str) -> Callable[[Callable], Callable]:
     """Makes a function with the operator's FlashInfer signature an entry; its docstring is the sentence. `beyond` names options
     of `difftest` without their dashes: `rows="65537"`."""
 
+    options = {f"--{name.replace('_', '-')}": value for name, value in beyond.items()}
+
     def mark(function: Callable) -> Callable:
-        function.said = Said(op, source, contract, {f"--{k.replace('_', '-')}": v for k, v in beyond.items()})  # type: ignore[attr-defined]
+        function.said = Said(op, source, contract, one_in, options)  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -68,7 +72,7 @@ def entries_of(module: ModuleType) -> Iterator[Entry]:
         if isinstance(said, Said) and function.__module__ == module.__name__:
             sentence = " ".join((inspect.getdoc(function) or "").split())
             provider = _Made(name, function)
-            yield Entry(name, (said.op,), kind, sentence, said.source, provider, said.contract, said.beyond)
+            yield Entry(name, (said.op,), kind, sentence, said.source, provider, said.contract, said.beyond, said.one_in)
 
 
 @dataclass(frozen=True, slots=True)

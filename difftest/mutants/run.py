@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -17,6 +18,7 @@ from difftest.mutants.cases import Options, default_cases, further_cases
 from difftest.mutants.checks import checks_of
 from difftest.mutants.corpora import CORPORA, Corpus
 from difftest.mutants.entry import Entry
+from difftest.mutants.published import Witness
 from difftest.run import check, pool
 from reference.providers import Provider
 from reference.providers.protocol import missing_device
@@ -40,24 +42,28 @@ class Found:
     """What an entry's cases showed.
 
     `caught`: check -> cases of the default run in which it spoke; `caught_beyond`: the same of the cases that need the entry's
-    own options. `cases`: run. `first`: where and in what words it was first found. `not_run`: why no case was, if none was.
-    `seeds_missed`: the seeds whose cases all said that it conforms.
+    own options. `cases`, `calls`: run and made. `first`: where and in what words it was first found. `seeds_missed`: the seeds
+    whose cases all said that it conforms. `not_run`: why no case was, if none was. `on_cases`, `on_its_own`: another project ->
+    whether its comparison catches the entry on the default run's cases, and on inputs of its own.
     """
 
     corpus: str
     name: str
     cases: int = 0
+    calls: int = 0
     caught: Counter[str] = field(default_factory=Counter)
     caught_beyond: Counter[str] = field(default_factory=Counter)
     first: str = ""
     seeds_missed: list[int] = field(default_factory=list)
     not_run: str = ""
+    on_cases: dict[str, bool] = field(default_factory=dict)
+    on_its_own: dict[str, bool] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
     def killed(self) -> bool:
-        """Whether it was found, in the default run or with its own options."""
-        return bool(self.caught or self.caught_beyond)
+        """Whether it was found, in the default run or with its own options, at every seed."""
+        return bool(self.caught or self.caught_beyond) and not self.seeds_missed
 
 
 @dataclass(slots=True)
@@ -79,7 +85,7 @@ def run_entry(corpus: Corpus, entry: Entry, asked: Asked) -> Found:
     """Runs an entry's cases, seed by seed: the default run's; where those miss it, those that its own options add.
 
     Every case is called again and in parts, as those of a candidate in a file are. In a corpus that is not `every_case` the
-    first case that finds the entry is the last.
+    first case that finds the entry is the last. Other projects' comparisons see the first seed.
     """
     found, began = Found(corpus.name, entry.name), time.monotonic()
     found.not_run = (missing_device(torch.device(entry.device)) or "") if not entry.equivalent else "equivalent"
@@ -90,38 +96,65 @@ def run_entry(corpus: Corpus, entry: Entry, asked: Asked) -> Found:
         found.seconds = time.monotonic() - began
         return found
     provider = entry.provider()
+    promised = bool(getattr(provider, "batch_invariant", False))
+    witness = Witness.of(entry.ops[0])
     for seed in asked.seeds:
-        caught: Counter[str] = Counter()
-        for caught_here, cases in (
-            (found.caught, default_cases(entry, asked.defaults, seed)),
-            (found.caught_beyond, further_cases(entry, asked.defaults, seed)),
-        ):
-            strict = caught_here is found.caught_beyond and "--batch-invariant" in entry.beyond
-            for case, reasons in _reasons(provider, cases, strict):
-                found.cases += 1
-                checks = checks_of(reasons)
-                caught_here.update(checks)
-                caught.update(checks)
-                if reasons and not found.first:
-                    found.first = f"{case} {case.regime}, seed {seed}: {reasons[0]}"
-                if reasons and not corpus.every_case:
-                    break
-            if caught:
-                break
-        if not caught:
+        default = _Run(corpus, provider, found, found.caught, promised, witness if seed == asked.seeds[0] else None)
+        further = _Run(corpus, provider, found, found.caught_beyond, promised or "--batch-invariant" in entry.beyond)
+        seen = default.finds(default_cases(entry, asked.defaults, seed), seed)
+        if not seen and not further.finds(further_cases(entry, asked.defaults, seed), seed):
             found.seeds_missed.append(seed)
+    witness.visit(provider.function(entry.ops[0]), entry.contract)
+    found.on_cases, found.on_its_own = witness.on_cases, witness.on_its_own
     found.seconds = time.monotonic() - began
     return found
 
 
-def _reasons(provider: Provider, cases: Sequence[Case], strict: bool) -> Iterator[tuple[Case, tuple[str, ...]]]:
-    """Each case that the provider can run, and what is wrong in it. `strict`: bits that depend on the batch are a difference."""
-    invariant = strict or bool(getattr(provider, "batch_invariant", False))
-    for case in cases:
-        function = check.function_of(case, provider)
-        if not isinstance(function, str):
-            inputs = case.inputs(case.device)
-            yield case, check.observe(case, function, inputs, again=True, batch_invariant=invariant).reasons
+@dataclass(slots=True)
+class _Run:
+    """An entry's provider on cases: counts in `found` and `caught` what they show."""
+
+    corpus: Corpus
+    provider: Provider
+    found: Found
+    caught: Counter[str]
+    batch_invariant: bool
+    witness: Witness | None = None
+
+    def finds(self, cases: Sequence[Case], seed: int) -> bool:
+        """Whether the cases find the entry."""
+        killed = False
+        for case in cases:
+            function = check.function_of(case, self.provider)
+            if isinstance(function, str):
+                continue
+            reasons = self._reasons(case, _counted(function, self.found))
+            if reasons:
+                killed = True
+                self.found.first = self.found.first or f"{case} {case.regime}, seed {seed}: {reasons[0]}"
+                if not self.corpus.every_case:
+                    break
+        return killed
+
+    def _reasons(self, case: Case, function: Callable) -> tuple[str, ...]:
+        inputs = case.inputs(case.device)
+        seen = check.observe(case, function, inputs, again=True, batch_invariant=self.batch_invariant)
+        self.found.cases += 1
+        self.caught.update(checks_of(seen.reasons))
+        if self.witness:
+            self.witness.see(case, seen.outputs)
+        return seen.reasons
+
+
+def _counted(function: Callable, found: Found) -> Callable:
+    """The function, its calls counted."""
+
+    @functools.wraps(function)
+    def counted(*arguments: Any, **named: Any) -> Any:
+        found.calls += 1
+        return function(*arguments, **named)
+
+    return counted
 
 
 class Entries:

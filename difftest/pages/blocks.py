@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from difftest.pages import arguments, forms, operators, speed
+from difftest.pages import arguments, forms, operators, power, speed
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "arguments": arguments.arguments,
@@ -18,11 +18,18 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "first-call": speed.first_calls,
     "forms": forms.forms,
     "ladder": speed.steps,
+    "mutants": power.headline,
+    "mutants-beyond": power.beyond,
+    "mutants-by-check": power.matrices,
+    "mutants-by-others": power.comparisons,
+    "mutants-missed": power.survivors,
+    "mutants-of-the-field": power.corpus,
     "operators": operators.operators,
     "regimes": operators.inputs,
     "profile": speed.profile,
     "speed": speed.headline,
     "speed-plot": speed.width_plot,
+    "tolerances": power.tolerances,
     "tuning": speed.tuning,
 }
 """Name -> the block's text for the page that it stands on (links lead from there)."""

@@ -16,6 +16,7 @@ PLOTS = ROOT / "docs" / "plots"
 BENCH, LADDER, CONTRACTS, FIRST_CALL, PROFILE, TUNING, EMULATOR = (
     f"numba-kernels/{name}" for name in ("bench", "ladder", "contracts", "first-call", "profile", "tuning", "emulator-speed")
 )
+MUTANTS = "numba-kernels/mutants"
 MATRIX = RESULTS / "matrix-h200.jsonl"
 
 # What measures a kind of result, for the block of a page that has none yet.
@@ -26,6 +27,7 @@ COMMANDS = {
     FIRST_CALL: "python benchmarks/first_call.py benchmarks/results/first-call-h200.jsonl",
     TUNING: "python benchmarks/tune.py benchmarks/results/tuning-h200.jsonl",
     PROFILE: "ncu, by hand",
+    MUTANTS: "python cli.py mutants --json benchmarks/results/mutants.jsonl",
     EMULATOR: "python benchmarks/emulator_speed.py --json benchmarks/results/emulator-speed.jsonl",
 }
 

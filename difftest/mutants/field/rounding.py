@@ -138,7 +138,7 @@ def residual_stochastic_once_in_a_thousand(input, residual, weight, eps):
     input.copy_(plain.normalised(total, weight, eps))
 
 
-@mutant("rmsnorm", "kind of a bf16 store through fp16")
+@mutant("rmsnorm", "kind of a store through another format")
 def rounded_twice(input, weight, eps):
     """The output is rounded to 11 bits and then to the storage dtype's."""
     exact = plain.normalised(input.float(), weight, eps)

@@ -65,7 +65,7 @@ def no_rows_raise(input, weight, eps):
     return plain.rmsnorm(input, weight, eps)
 
 
-@mutant("rmsnorm", "flashinfer#718", widths="4096,5000")
+@mutant("rmsnorm", "flashinfer#718", widths="5000", regimes="normal", cases="0")
 def above_4096(input, weight, eps):
     """Elements from 4096 on are not in the sum of squares: the row's registers end there."""
     rows = input.float()
