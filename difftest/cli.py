@@ -252,6 +252,14 @@ def replay(case: str, **options: Any) -> int:
     "--device", default=DEFAULTS["--device"], metavar="auto|cpu|cuda[:N]", show_default=True, help="Where the candidate runs."
 )
 @click.option("--seed", default=DEFAULTS["--seed"], show_default=True, help="The same seed gives the same rows.")
+@click.option(
+    "--order",
+    "order_of_sum",
+    type=click.Choice(["with", "only", "no"]),
+    default="with",
+    show_default=True,
+    help="In which order a norm adds its squares: with the contract, nothing else, or left out.",
+)
 @click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write what was found as JSON.")
 def identify(**options: Any) -> int:
     """Say which rounding contract an implementation follows, with which eps and weight bias; the last line names it."""

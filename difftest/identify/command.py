@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from difftest.cases.case import Case
 from difftest.errors import LackingError, UsageError
 from difftest.identify import report
 from difftest.identify.infer import identify as infer
+from difftest.identify.order.fingerprint import CHECKED, Order, order
 from difftest.providers.resolve import is_file, operators_of, resolve
 from difftest.report import files as record
 from difftest.report import terminal as screens
@@ -20,15 +22,31 @@ from difftest.run.environment import environment, one_line
 from reference.contracts import Contract
 from reference.contracts import contract as contract_named
 from reference.formats import FORMATS
-from reference.operators import OPERATORS
+from reference.operators import OPERATORS, Operator
 from reference.operators.contract import contract_of
+from reference.operators.declaration import RSTD
 from reference.providers import Provider, Unavailable
+
+# Rows of a call, beside those that the order of the sum is measured in: does another number of them change it?
+BATCHES = (1, 16)
 
 
 def identify(
-    *, op: str, candidate: str, contract: str, dtype: str, widths: str, device: str, seed: int, json: Path | None
+    *,
+    op: str,
+    candidate: str,
+    contract: str,
+    dtype: str,
+    widths: str,
+    device: str,
+    seed: int,
+    json: Path | None,
+    order_of_sum: str,
 ) -> int:
-    """Names the contract that the candidate follows, as the last line. Returns the exit status."""
+    """Names the contract that the candidate follows, as the last line, and the order in which it adds. Returns the exit status.
+
+    `order_of_sum`: "with" the contract, "only", or "no".
+    """
     provider = resolve(candidate)
     if not op and not is_file(candidate):
         raise UsageError(f"--op: name the operator, one of {', '.join(OPERATORS)}")
@@ -40,6 +58,8 @@ def identify(
     if len(dtypes) != 1:
         raise UsageError(f"--dtype: {dtype!r} names {len(dtypes)} dtypes; identify takes one")
     storage = FORMATS[dtypes[0]].torch
+    if order_of_sum == "only" and which.made_of != RSTD:
+        raise UsageError(f"--order: {which.name} adds nothing up; only a norm has an order")
     wanted = options.widths(widths)
     options.seed(seed)
     where = options.device(device)
@@ -59,8 +79,11 @@ def identify(
     function = _function(provider, which.name, asked)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: threads that wait for each other cost more than they bring
+    taken = [width for width in wanted if not refused[width]]
     try:
-        found = infer(which, function, storage, [w for w in wanted if not refused[w]], where, seed)
+        found = infer(which, function, storage, taken if order_of_sum != "only" else [], where, seed)
+        asks = which.made_of == RSTD and order_of_sum != "no"
+        orders = [_order(which, function, storage, width, where, seed) for width in taken if asks and width not in found.refused]
     finally:
         torch.set_num_threads(threads)
     found.refused = {**{width: why for width, why in refused.items() if why}, **found.refused}
@@ -72,11 +95,21 @@ def identify(
     version = "" if is_file(candidate) and provider.version() == "file" else f" {provider.version()}"
     screen.print(f"{candidate}{version}{claims}", markup=False, soft_wrap=True)
     screen.print(one_line(surroundings), style="dim", soft_wrap=True)
-    report.show(screen, found)
+    report.show_orders(screen, orders)
+    if order_of_sum != "only":
+        report.show(screen, found)
     if json:
         data = {"schema": report.SCHEMA, "candidate": candidate, "version": provider.version(), "seed": seed}
-        record.write_json(json, {**data, "environment": surroundings, **report.document(found)})
-    return report.exit_status(found)
+        said = report.document(found) if order_of_sum != "only" else {"op": which.name, "dtype": dtypes[0]}
+        orders_found = {"orders": [each.document() for each in orders]} if orders else {}
+        record.write_json(json, {**data, "environment": surroundings, **said, **orders_found})
+    return report.exit_status(found) if order_of_sum != "only" else report.exit_status_of_orders(orders)
+
+
+def _order(op: Operator, function: Callable, dtype: torch.dtype, width: int, device: str, seed: int) -> Order:
+    """At one width. On a CPU rows cost time, so of a wide row not every element is a pivot once more for the check."""
+    every = width if device.startswith("cuda") else CHECKED
+    return order(op, function, dtype, width, device, batches=BATCHES, seed=seed, checked=every)
 
 
 def _function(provider: Provider, op: str, asked: Contract | None):

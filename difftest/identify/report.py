@@ -11,8 +11,10 @@ from rich.markup import escape
 from difftest.errors import BAD_USAGE, CONFORMS, DIFFERS, LACKING
 from difftest.identify.hypotheses import bias_in_words
 from difftest.identify.infer import MARGIN, Identification
+from difftest.identify.order.fingerprint import TREE, UNSEEN, Order
 from difftest.identify.tally import Tally
 from difftest.report.table import Drawn, Table, terminal
+from difftest.wording import counted
 from reference.formats import of
 from reference.operators.declaration import EPS
 
@@ -95,6 +97,31 @@ def show(screen: Console, found: Identification) -> None:
     if found.found is None and found.nearest is not None and found.first is not None:
         screen.print(f"nearest: {found.nearest}; first contradiction: {found.first}", markup=False, soft_wrap=True)
     screen.print(last_line(found), markup=False, soft_wrap=True)
+
+
+def show_orders(screen: Console, orders: Sequence[Order]) -> None:
+    """The order of the sum at each width, and whether the batch changes it."""
+    for found in orders:
+        measured = f"; {found.asked:,} rows, {counted(found.calls, 'call')} of {found.rows}" if found.asked else ""
+        known = f" [{found.identity}]" if found.state == TREE else ""
+        screen.print(f"Order of the sum at width {found.width}{known}{measured}", style="bold", markup=False, soft_wrap=True)
+        for line in found.lines:
+            screen.print(f"  {shortened(line)}", markup=False, soft_wrap=True)
+        if found.batches:
+            same = [str(rows) for rows, what in found.batches.items() if what == "same"]
+            if same:
+                screen.print(f"  the same in calls of {' and of '.join(same)} rows", markup=False, soft_wrap=True)
+            for rows, what in found.batches.items():
+                if what != "same":
+                    text = f"  another in calls of {counted(rows, 'row')}: {shortened(what)}"
+                    screen.print(text, style="yellow", markup=False, soft_wrap=True)
+
+
+def exit_status_of_orders(orders: Sequence[Order]) -> int:
+    """0 where the order of the sum was found at some width, 2 where none can be seen, 3 where every width was refused."""
+    if not orders:
+        return LACKING
+    return CONFORMS if any(found.state != UNSEEN for found in orders) else BAD_USAGE
 
 
 def _table(title: str, what: str, labels: Sequence[str], tallies: Sequence[Tally]) -> Drawn:

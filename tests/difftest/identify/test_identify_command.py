@@ -50,6 +50,29 @@ def test_the_same_seed_gives_the_same_counts(run):
     assert first == second != other
 
 
+def test_the_order_of_the_sum_is_part_of_it_and_can_be_asked_for_alone_or_left_out(run):
+    words = ("identify", "--op", "rmsnorm", "--candidate", "torch-rmsnorm", "--widths", 40, "--device", "cpu", "--order")
+    status, out, both = run(*words, "with")
+    assert status == 0
+    assert "Order of the sum at width 40 [" in out
+    assert out.splitlines()[-1].startswith("contract: W0 (")
+    status, out, alone = run(*words, "only")
+    assert status == 0
+    assert "contract" not in alone
+    assert alone["orders"] == both["orders"]
+    assert alone["orders"][0]["batches"] == {"1": "same", "16": "same"}
+    status, out, without = run(*words, "no")
+    assert (status, "Order" in out, "orders" in without) == (0, False, False)
+
+
+def test_an_order_that_can_not_be_seen_has_status_2_where_nothing_else_was_asked(run):
+    words = ("--candidate", "torch", "--op", "rmsnorm", "--dtype", "fp16", "--widths", 40, "--device", "cpu", "--order", "only")
+    status, out, found = run("identify", *words)
+    assert status == 2
+    assert "not observable: with a negative eps it raised ValueError" in out
+    assert found["orders"][0]["state"] == "not observable"
+
+
 @pytest.mark.parametrize(
     ("words", "status"),
     [
@@ -61,6 +84,7 @@ def test_the_same_seed_gives_the_same_counts(run):
         (("--op", "rmsnorm", "--candidate", "torch", "--contract", "S1"), 2),
         (("--op", "rmsnorm", "--candidate", "torch-rmsnorm", "--contract", "W1"), 2),
         (("--op", "rmsnorm", "--candidate", "quack", "--device", "cpu"), 3),
+        (("--op", "silu_and_mul", "--candidate", "torch", "--order", "only"), 2),
     ],
 )
 def test_bad_usage_is_2_and_a_missing_library_3(run, words, status):
