@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import torch
+
 from difftest import options
 from difftest.cases import Request, generate, regimes
 from difftest.cases.case import Case
@@ -52,3 +54,9 @@ def request(op: str, code: str, given: Options, seed: int, device: str) -> Reque
         seed=seed,
         device=device,
     )
+
+
+@lru_cache(maxsize=1024)
+def inputs_of(case: Case) -> dict[str, torch.Tensor]:
+    """The case's inputs, which every entry of its operator is called on copies of: a process keeps about an operator's."""
+    return case.inputs(case.device)

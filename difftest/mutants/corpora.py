@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 
@@ -14,22 +15,26 @@ from difftest.mutants.entry import Entry
 class Corpus:
     """Where its entries are: a module with `entries()`, imported when asked for.
 
-    `honest`: an entry that is found wrong is a false alarm. `every_case`: an entry runs all its cases, so that every check
-    which finds it is known; else the first case that finds it is the last. `runs_itself`: the module has a `run_entry(entry,
-    found)` of its own, whose cases are not those of one provider, and no other project's comparison is asked.
+    `honest`: an entry that is found wrong is a false alarm. `enough`: after so many cases that find an entry the others are not
+    judged any more: the checks that find it have spoken. `runs_itself`: the module has a `run_entry(entry, found)` of its own,
+    whose cases are not those of one provider, and no other project's comparison is asked.
     """
 
     name: str
     what: str
     module: str
     honest: bool = False
-    every_case: bool = True
+    enough: int = 25
     runs_itself: bool = False
 
     def entries(self) -> Sequence[Entry]:
         """The entries, in their order. Every process has them alike."""
-        found: Callable[[], Sequence[Entry]] = import_module(self.module).entries
-        return found()
+        return _entries(self.module)
+
+
+@cache
+def _entries(module: str) -> tuple[Entry, ...]:
+    return tuple(import_module(module).entries())
 
 
 CORPORA: Mapping[str, Corpus] = MappingProxyType(
@@ -41,7 +46,7 @@ CORPORA: Mapping[str, Corpus] = MappingProxyType(
                 "machine",
                 "one small change each, made by machine",
                 "difftest.mutants.machine",
-                every_case=False,
+                enough=1,
                 runs_itself=True,
             ),
             Corpus("honest", "honest ways to compute the same", "difftest.mutants.honest", honest=True),

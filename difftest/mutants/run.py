@@ -14,12 +14,13 @@ import torch
 
 from difftest import interrupts
 from difftest.cases.case import Case
-from difftest.mutants.cases import Options, default_cases, further_cases
+from difftest.mutants.cases import Options, default_cases, further_cases, inputs_of
 from difftest.mutants.checks import checks_of
 from difftest.mutants.corpora import CORPORA, Corpus
 from difftest.mutants.entry import Entry
 from difftest.mutants.published import Witness
 from difftest.run import check, pool
+from difftest.run.call import call
 from reference.providers import Provider
 from reference.providers.protocol import missing_device
 
@@ -84,8 +85,8 @@ def entry_of(corpus: str, name: str) -> Entry:
 def run_entry(corpus: Corpus, entry: Entry, asked: Asked) -> Found:
     """Runs an entry's cases, seed by seed: the default run's; where those miss it, those that its own options add.
 
-    Every case is called again and in parts, as those of a candidate in a file are. In a corpus that is not `every_case` the
-    first case that finds the entry is the last. Other projects' comparisons see the first seed.
+    Every case is called again and in parts, as those of a candidate in a file are. Other projects' comparisons see the first
+    seed.
     """
     found, began = Found(corpus.name, entry.name), time.monotonic()
     found.not_run = (missing_device(torch.device(entry.device)) or "") if not entry.equivalent else "equivalent"
@@ -122,28 +123,32 @@ class _Run:
     witness: Witness | None = None
 
     def finds(self, cases: Sequence[Case], seed: int) -> bool:
-        """Whether the cases find the entry."""
-        killed = False
+        """Whether the cases find the entry. Once enough have, the others are for other projects' comparisons alone."""
+        killed = 0
         for case in cases:
             function = check.function_of(case, self.provider)
             if isinstance(function, str):
                 continue
+            if killed >= self.corpus.enough:
+                self._show(case, function)
+                continue
             reasons = self._reasons(case, _counted(function, self.found))
             if reasons:
-                killed = True
+                killed += 1
                 self.found.first = self.found.first or f"{case} {case.regime}, seed {seed}: {reasons[0]}"
-                if not self.corpus.every_case:
-                    break
-        return killed
+        return bool(killed)
 
     def _reasons(self, case: Case, function: Callable) -> tuple[str, ...]:
-        inputs = case.inputs(case.device)
-        seen = check.observe(case, function, inputs, again=True, batch_invariant=self.batch_invariant)
+        seen = check.observe(case, function, inputs_of(case), again=True, batch_invariant=self.batch_invariant)
         self.found.cases += 1
         self.caught.update(checks_of(seen.reasons))
         if self.witness:
             self.witness.see(case, seen.outputs)
         return seen.reasons
+
+    def _show(self, case: Case, function: Callable) -> None:
+        if self.witness and self.witness.waits_for(case):
+            self.witness.see(case, call(case, function, inputs_of(case)).outputs)
 
 
 def _counted(function: Callable, found: Found) -> Callable:
@@ -189,7 +194,7 @@ def run(asked: Asked, on_entry: Callable[[Found], None] = lambda found: None) ->
     try:
         with interrupts.on_sigterm_too():
             limits = pool.Limits(deadline, MOST_CRASHES)
-            groups = [[task] for task in asked.entries]
+            groups = [[task] for task in sorted(asked.entries, key=lambda task: entry_of(*task).ops)]  # which share cases
             pool.run(Entries(asked), groups, keep, processes=asked.workers, limits=limits)
     except KeyboardInterrupt:
         outcome.interrupted = True
