@@ -22,6 +22,7 @@ DEFAULTS: Mapping[str, Any] = {
     "--device": "auto",
     "--seed": 0,
     "--cases": 7,
+    "--strength": 2,
 }
 MATRIX_DEFAULTS: Mapping[str, Any] = {"--dtypes": "fp16,bf16", "--widths": "111,4096"}
 FAILURES = Path("out/failures")
@@ -31,6 +32,8 @@ lacks what was asked for, 70 a fault of the tester itself, 130 interrupted (by C
 141 standard output was closed before one was found."""
 
 RESULT_FILE_WHOLE = "Write all that was found: JSON Lines if the file ends in .jsonl, else JSON."
+STRENGTH = """How many dimensions of a call occur in every combination of their values: 2 is every pair; 0 leaves these cases
+out, and keeps the grid of widths and regimes."""
 RESULT_FILE = "Result file, whole after every point: JSON Lines if it ends in .jsonl, else JSON."
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
 
@@ -185,13 +188,8 @@ def main() -> None:
     "--device", default=DEFAULTS["--device"], metavar="auto|cpu|cuda[:N]", show_default=True, help="Where the candidate runs."
 )
 @click.option("--seed", default=DEFAULTS["--seed"], show_default=True, help="The same seed gives the same cases.")
-@click.option(
-    "--cases",
-    default=DEFAULTS["--cases"],
-    metavar="N",
-    show_default=True,
-    help="Random cases beside the grid of widths and regimes.",
-)
+@click.option("--cases", default=DEFAULTS["--cases"], metavar="N", show_default=True, help="Random cases beside the others.")
+@click.option("--strength", default=DEFAULTS["--strength"], metavar="0-3", show_default=True, help=STRENGTH)
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new case after this time.")
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
 @click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)

@@ -12,6 +12,7 @@ from reference.contracts import Contract, contract
 
 WIDEST = 2**30  # elements of a row, what the kernels take (`numba_kernels.runtime.arguments`)
 LARGEST_SEED = 2**62  # torch's are 64-bit numbers
+STRENGTHS = (0, 1, 2, 3)
 MOST = 2**40  # for any other number: more rows than memory holds
 
 
@@ -34,11 +35,14 @@ class Given:
     time_budget: float | None
     workers: int | None
     batch_invariant: bool
+    strength: int
 
     def check_numbers(self) -> None:
         """UsageError for a number that is out of range."""
         seed(self.seed)
         at_least("--cases", self.cases, 0)
+        if self.strength not in STRENGTHS:
+            raise one_of("--strength", str(self.strength), map(str, STRENGTHS))
         at_least("--workers", self.workers or 0, 0)
         at_least("--time-budget", self.time_budget or 0.0, 0.0)
 

@@ -22,7 +22,7 @@ from reference.contracts import contract
 ROOT = Path(__file__).parent.parent
 BROKEN = Path(__file__).parent / "difftest" / "broken"
 ZEROS = f"{BROKEN / 'returns_zeros'}.py:rmsnorm"
-SMALL = {"--ops": "rmsnorm", "--dtypes": "bf16", "--widths": "3,64", "--cases": "0", "--device": "cpu"}
+SMALL = {"--ops": "rmsnorm", "--dtypes": "bf16", "--widths": "3,64", "--cases": "0", "--strength": "1", "--device": "cpu"}
 EMPTY = ("--ops", "--dtypes", "--rows", "--regimes", "--candidate", "--against", "--contract", "--device")
 
 
@@ -350,9 +350,9 @@ def test_json_holds_what_the_schema_promises(tmp_path):
 
 def test_every_case_records_its_eps(tmp_path):
     file = tmp_path / "run.json"
-    assert small("--eps", "1e-4", "--regimes", "small_mean_square", "--json", file).exit_code == 0
+    assert small("--eps", "1e-4", "--regimes", "small_mean_square", "--strength", "0", "--json", file).exit_code == 0
     assert {case["eps"] for case in json.loads(file.read_text())["cases"]} == {1e-4}
-    small("--failures", tmp_path / "failures", candidate=ZEROS)
+    small("--failures", tmp_path / "failures", "--strength", "0", candidate=ZEROS)
     (saved,) = (tmp_path / "failures").iterdir()
     assert json.loads(saved.read_text())["eps"] == 1e-6
 
@@ -397,7 +397,7 @@ def test_a_saved_case_can_be_replayed_with_another_candidate(tmp_path):
 def test_a_case_of_a_run_is_replayed_by_its_index(tmp_path):
     file = tmp_path / "run.json"
     small("--json", file)
-    assert call("replay", f"{file}#3").exit_code == 0
+    assert call("replay", f"{file}#0").exit_code == 0
     result = call("replay", f"{file}#99999")
     assert result.exit_code == 2
     assert "#INDEX" in result.stderr

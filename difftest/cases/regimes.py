@@ -97,11 +97,37 @@ def _magnitudes(d: Draw) -> Values:
 
 def _small_mean_square(d: Draw) -> Values:
     """Rows scaled so that the mean square of the normalised sum is 2e-4 to 4e-4: eps then moves the result."""
+    return _scaled(d, 2e-4, 4e-4)
+
+
+def _eps_dominates(d: Draw) -> Values:
+    """Rows scaled so that the mean square of the normalised sum is a twentieth to a half of the call's eps, 1e-6 for 0."""
+    eps = d.contract.eps or 1e-6
+    return _scaled(d, 0.05 * eps, 0.5 * eps)
+
+
+def _scaled(d: Draw, low: float, high: float) -> Values:
+    """Unit-normal rows, each scaled so that the mean square of the normalised sum is uniform from `low` to `high`."""
     values = _normal(d)
     total = torch.stack(tuple(values.values())).sum(0)
-    target = 2e-4 + 2e-4 * torch.rand(d.rows, 1, generator=d.generator)
+    target = low + (high - low) * torch.rand(d.rows, 1, generator=d.generator)
     scale = (target / total.square().mean(1, keepdim=True).clamp_min(1e-30)).sqrt()
     return {role: value * scale for role, value in values.items()}
+
+
+def _huge(d: Draw) -> Values:
+    """Every element 1e15 to 3e16 in both signs, the same sign and magnitude in every role: mean squares of 1e30 to 4e33, whose
+    sums over any row stay finite in fp32. In fp16 a quarter to a half of the largest number.
+    """
+    low, high = (16384.0, 32752.0) if d.dtype.name == "fp16" else (1e15, 3e16)
+    magnitude = d.sign() * low * (high / low) ** d.uniform(0.0, 1.0)
+    return {role: magnitude * d.uniform(0.9, 1.0) for role in d.roles}
+
+
+def _some_zeros(d: Draw) -> Values:
+    """Unit normal with a third of the elements zeros, of both signs, the same elements in every role."""
+    zero = torch.rand(d.rows, d.width, generator=d.generator) < 1 / 3
+    return {role: torch.where(zero, 0.0 * d.sign(), d.normal()) for role in d.roles}
 
 
 def _outliers(d: Draw) -> Values:
@@ -260,16 +286,19 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
         r.name: r
         for r in (
             Regime("normal", "unit normal", _normal),
+            Regime("some_zeros", "zeros of both signs among numbers: what becomes of -0", _some_zeros),
             Regime("zeros", "the mean square is 0: only eps is under the root", _zeros),
             Regime("subnormal", "values that flush to zero, squares that underflow", _subnormal),
             Regime("magnitudes", "both signs, 1e-4 to 1e4: one element may decide the row", _magnitudes),
             Regime("small_mean_square", "mean square 2e-4 to 4e-4: a wrong eps shows", _small_mean_square, a_row_sum),
+            Regime("eps_dominates", "eps is most of what is under the root: an ignored one shows", _eps_dominates, a_row_sum),
             Regime("outliers", "outlier channels, as in real activations", _outliers),
             Regime("cancellation", "a sum that keeps few bits: which sum is normalised shows", _cancellation, two_addends),
             Regime("rounding_row", "the row that tells the rounding contracts apart", _rounding_row, a_row_sum),
             Regime("square_overflow", "squares beyond fp16's range: sums must be fp32", _square_overflow),
             Regime("range_limit", "fp16 overflows to Inf; other dtypes go beyond fp16's range", _range_limit),
             Regime("binades", "every binade of the storage format", binades.values),
+            Regime("huge", "mean squares above 1e30: a clamp, a sum that overflows", _huge, a_row_sum),
             Regime("inf_nan", "Inf and NaN must come through, and stay in their row", _inf_nan),
             Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, a_gate),
             Regime("gate_sweep", "every part of the activation's curve", _gate_sweep, a_gate),

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from difftest import errors, options
-from difftest.cases.generate import Request
+from difftest.cases.request import Request
 from difftest.commands.files import Files
 from difftest.errors import LackingError, UsageError
 from difftest.providers.resolve import resolve
 from difftest.report import record, summary, terminal
 from difftest.report.baseline import Baseline
+from difftest.report.coverage import coverage
 from difftest.run import session as sessions
 from difftest.run.check import Result, nothing_runs
 from difftest.run.environment import environment
@@ -53,9 +54,10 @@ def compare(
     strictly = f"with {STRICT}"
     if remarked and request:
         strictly = terminal.command_line(*_narrowed(remarked, session, request, defaults), STRICT)
-    terminal.results(screen, outcome, repeat, strictly)
+    covered = coverage(request, outcome.results) if request else None
+    terminal.results(screen, outcome, repeat, strictly, covered.lines() if covered else ())
     wanted = {"candidate": session.candidate, "against": list(session.against), **asked}
-    document = record.document(outcome, where, wanted)
+    document = record.document(outcome, where, wanted, covered.to_json() if covered else None)
     status = summary.exit_status(outcome)
     if baseline:
         change = baseline.against(document)
@@ -103,20 +105,13 @@ def _narrowed(found: Result, session: Session, request: Request, defaults: Mappi
     case = found.case
     words: list[object] = ["difftest", "--ops", case.op, "--dtypes", case.dtype]
     part, _, number = case.origin.partition(":")
-    if part == "random":
-        words += ["--widths", 1, "--cases", int(number) + 1]
-    else:
-        words += ["--widths", case.width, "--cases", 0]
     if part == "grid":
-        words += ["--rows", case.rows]
-    elif part == "random" and request.rows is not None:
-        words += ["--rows", ",".join(map(str, request.rows))]
-    if part == "layout":
-        words += ["--regimes", ",".join(dict.fromkeys(("normal", case.regime)))]  # without `normal` there are no layout cases
-    elif part == "grid":
-        words += ["--regimes", case.regime]
-    elif request.regimes is not None:
-        words += ["--regimes", ",".join(request.regimes)]
+        words += ["--widths", case.width, "--rows", case.rows, "--regimes", case.regime]
+    else:
+        words += ["--widths", ",".join(map(str, request.widths))] if request.widest is None else []
+        words += ["--rows", ",".join(map(str, request.rows))] if request.rows is not None else []
+        words += ["--regimes", ",".join(request.regimes)] if request.regimes is not None else []
+    words += ["--cases", int(number) + 1 if part == "random" else 0]
     needed = {
         "--candidate": session.candidate,
         "--against": found.against,
@@ -124,6 +119,7 @@ def _narrowed(found: Result, session: Session, request: Request, defaults: Mappi
         "--eps": request.contracts[case.op].eps,
         "--device": case.device,
         "--seed": request.seed,
+        "--strength": request.strength if part == "array" else 0,
     }
     usual = {**defaults, "--contract": case.operator.codes[0], "--device": options.device(str(defaults["--device"]))}
     for option, value in needed.items():

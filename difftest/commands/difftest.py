@@ -10,7 +10,9 @@ from typing import Any
 from difftest import options
 from difftest.cases import regimes
 from difftest.cases.case import spelling
-from difftest.cases.generate import Request, generate
+from difftest.cases.generate import generate
+from difftest.cases.request import Request
+from difftest.cases.widths import WIDEST_DRAWN
 from difftest.commands.compare import STRICT, compare
 from difftest.commands.files import Files
 from difftest.errors import UsageError
@@ -19,10 +21,14 @@ from difftest.options import Given
 from difftest.providers.resolve import is_file, operators_of, resolve
 from difftest.report.baseline import Baseline
 from difftest.run import session, stability
+from difftest.run.call import takes_out
 from difftest.run.session import Session
 from reference.contracts import Contract
 from reference.formats import FORMATS
 from reference.operators import OPERATORS
+from reference.providers import Provider, Unavailable
+
+COMPILED = ("numba", "textbook")  # what compiles a kernel for each of a few forms, and takes `out`
 
 
 def difftest(
@@ -44,12 +50,13 @@ def difftest(
         return _matrix(given, files, baseline, matrix_defaults)
     if files.markdown:
         raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
+    bounded = bool(given.widths)
     given = _with_defaults(given, defaults)
-    resolve(given.candidate)
+    provider = resolve(given.candidate)
     op_names = options.names("--ops", given.ops, OPERATORS) if given.ops else operators_of(given.candidate)
     given.check_numbers()
     contracts, without = options.contracts(given.contract, op_names, given.eps)
-    request = _request(given, contracts)
+    request = _request(given, contracts, provider, None if bounded else WIDEST_DRAWN)
     before = Baseline.read(baseline) if baseline else None
     session = _session(given, request)
     files.check()
@@ -77,8 +84,9 @@ def _with_defaults(given: Given, defaults: Mapping[str, Any]) -> Given:
     return replace(given, against=against, dtypes=dtypes, widths=widths)
 
 
-def _request(given: Given, contracts: Mapping[str, Contract]) -> Request:
+def _request(given: Given, contracts: Mapping[str, Contract], provider: Provider, widest: int | None) -> Request:
     """What the cases are generated from."""
+    compiled = given.candidate in COMPILED
     return Request(
         contracts=contracts,
         dtypes=options.names("--dtypes", given.dtypes, FORMATS),
@@ -88,7 +96,19 @@ def _request(given: Given, contracts: Mapping[str, Contract]) -> Request:
         extra=given.cases,
         seed=given.seed,
         device=options.device(given.device),
+        strength=given.strength,
+        widest=widest,
+        few_forms=compiled,
+        no_out=frozenset() if compiled else frozenset(op for op in contracts if not _takes_out(provider, op, contracts[op])),
     )
+
+
+def _takes_out(provider: Provider, op: str, contract: Contract) -> bool:
+    """Whether the candidate has a parameter `out`; one that can't say is asked for it."""
+    try:
+        return takes_out(provider.function(op, contract))
+    except (ValueError, Unavailable, SystemExit):
+        return True
 
 
 def _session(given: Given, request: Request) -> Session:

@@ -21,7 +21,9 @@ SCHEMA = "numba-kernels/difftest/2"
 READ = (SCHEMA, "numba-kernels/difftest/1")  # whose cases are of the case's first schema
 
 
-def document(outcome: Outcome, environment: Mapping[str, str], request: Mapping[str, Any]) -> dict[str, Any]:
+def document(
+    outcome: Outcome, environment: Mapping[str, str], request: Mapping[str, Any], coverage: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The run as plain data. `verdict` is "conforms", "differs" or "no evidence"; README and `--help` say the rest."""
     return {
         "schema": SCHEMA,
@@ -34,6 +36,7 @@ def document(outcome: Outcome, environment: Mapping[str, str], request: Mapping[
         "comparisons": accounts(outcome),
         "skipped": summary.skips_by_reason(outcome.skips),
         "stability": summary.stability(outcome.results),
+        "coverage": dict(coverage) if coverage else None,
         "cases": [result.to_json() for result in outcome.results],
     }
 

@@ -54,10 +54,13 @@ def heading(screen: Console, environment: Mapping[str, str], candidate: str, aga
     screen.print(one_line(dict(environment)), style="dim", soft_wrap=True)
 
 
-def results(screen: Console, outcome: Outcome, repeat: Mapping[str, str], strictly: str = "") -> None:
-    """Tables, histograms, worst case, further calls, what was left out, how many comparisons ended how, verdict.
+def results(
+    screen: Console, outcome: Outcome, repeat: Mapping[str, str], strictly: str = "", coverage: Sequence[str] = ()
+) -> None:
+    """Tables, histograms, worst case, further calls, what was left out, how many comparisons ended how, coverage, verdict.
 
-    `repeat`: ways of repeating the worst case -> the command. `strictly`: how to make a difference of a remark.
+    `repeat`: ways of repeating the worst case -> the command. `strictly`: how to make a difference of a remark. `coverage`: the
+    lines that say what was covered and what was not.
     """
     groups = summary.groups(outcome.results)
     for each in groups_tables(groups):
@@ -69,6 +72,8 @@ def results(screen: Console, outcome: Outcome, repeat: Mapping[str, str], strict
     _stability(screen, outcome, strictly)
     _left_out(screen, outcome)
     _accounts(screen, outcome)
+    for line in coverage:
+        screen.print(line, style="dim", markup=False, soft_wrap=True)
     _verdict(screen, outcome)
 
 

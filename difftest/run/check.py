@@ -51,6 +51,11 @@ class Result:
         return self.stability.remarks if self.stability else ()
 
     @property
+    def calls(self) -> int:
+        """How often the candidate was called, each of them judged."""
+        return 1 + (self.stability.calls if self.stability else 0)
+
+    @property
     def differs(self) -> bool:
         """Whether a difference was found."""
         return bool(self.reasons)

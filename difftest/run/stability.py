@@ -1,6 +1,7 @@
 """Do the same rows give the same bits, in a second call and in a call of fewer rows? And which of a run's cases are asked.
 
-The verdict sees neither: both kinds of change may stay inside fp32 rounding.
+A change of bits may stay inside fp32 rounding, where no verdict sees it. Outputs that have other bits than the first call's,
+which was judged, are judged themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from difftest.cases.case import Case
 from difftest.run.buffers import overlap
 from difftest.run.call import Called, Tensors, call, differing
+from difftest.verdict import judge
 from difftest.wording import counted
 
 ONE_IN = 8
@@ -27,7 +29,7 @@ class Stability:
 
     `changing`: elements with other bits in a second call. `batch_elements`, in `batch_rows` rows: elements with other
     bits in a call of `parts`, ranges of the case's rows. `reasons` are differences, `remarks` are none; `batch_invariant`
-    says which of the two a batch's influence is.
+    says which of the two a batch's influence is. `calls`: how often the candidate was called.
     """
 
     reasons: tuple[str, ...] = ()
@@ -37,6 +39,7 @@ class Stability:
     batch_rows: int = 0
     parts: tuple[range, ...] = ()
     batch_invariant: bool = False
+    calls: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without the reasons and remarks; a part is its first row and its number of rows."""
@@ -100,7 +103,7 @@ def check(case: Case, function: Callable, inputs: Tensors, first: Called, batch_
             there = f"{name}, row {row}, column {column} is {next(values)}, then {next(values)}"
             reasons.insert(0, f"changes from run to run: {counted(changing, 'element')}; {there}")
     if reasons:
-        return Stability(tuple(reasons), changing=changing, batch_invariant=batch_invariant)
+        return Stability(tuple(reasons), changing=changing, batch_invariant=batch_invariant, calls=1)
     return _check_parts(case, function, inputs, first, batch_invariant)
 
 
@@ -138,6 +141,9 @@ def _check_parts(case: Case, function: Callable, inputs: Tensors, first: Called,
             whole = _value(first.outputs[name], part.start + row, column, case.width)
             lone = _value(alone.outputs[name], row, column, case.width)
             said = f"{name}, row {part.start + row}, column {column} is {whole} among {case.rows} rows, {lone} in {what} alone"
+        if any(bool(mask.any()) for mask in masks.values()):
+            wrong = judge(case.operator, given, alone.outputs, case.contract).reasons
+            reasons += [f"{what} alone: {reason}" for reason in wrong]
         for name, mask in masks.items():
             changed[name][own] |= mask
     elements = sum(int(mask.sum()) for mask in changed.values())
@@ -145,7 +151,7 @@ def _check_parts(case: Case, function: Callable, inputs: Tensors, first: Called,
     if elements:
         text = f"depends on the batch: {counted(elements, 'element')} of {counted(rows, 'row')}; {said}"
         (reasons if batch_invariant else remarks).insert(0, text)
-    return Stability(tuple(reasons), tuple(remarks), 0, elements, rows, asked, batch_invariant)
+    return Stability(tuple(reasons), tuple(remarks), 0, elements, rows, asked, batch_invariant, 1 + len(asked))
 
 
 def _rows(tensor: torch.Tensor, length: int) -> torch.Tensor:

@@ -10,7 +10,7 @@ from difftest.mutants import file, tables
 from difftest.mutants.checks import CHECKS, UNKNOWN, check_of, checks_of
 from difftest.mutants.corpora import CORPORA, Corpus
 
-SMALL = {**cli.DEFAULTS, "--widths": "3,64", "--dtypes": "bf16", "--cases": 0}
+SMALL = {**cli.DEFAULTS, "--widths": "3,64", "--dtypes": "bf16", "--cases": 0, "--strength": 0}
 
 
 @pytest.fixture

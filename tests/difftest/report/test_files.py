@@ -12,7 +12,22 @@ from difftest import cli
 from difftest.errors import LackingError, UsageError
 from difftest.report import files
 
-USUAL = ("--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3", "--regimes", "normal", "--cases", "0", "--device", "cpu")
+USUAL = (
+    "--ops",
+    "rmsnorm",
+    "--dtypes",
+    "bf16",
+    "--widths",
+    "3",
+    "--regimes",
+    "normal",
+    "--cases",
+    "0",
+    "--device",
+    "cpu",
+    "--strength",
+    "1",
+)
 LEDGER = ("ledger", "--op", "rmsnorm")
 
 

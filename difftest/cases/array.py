@@ -1,0 +1,133 @@
+"""A covering array: few assignments of values to dimensions in which every combination of `strength` values occurs.
+
+Greedy, one assignment at a time, as AETG does it: it starts from a combination that is not yet covered and gives each further
+dimension the value that covers most. Unlike allpairspy it starts from what cases beside it cover, takes classes (a width may be
+of several) and values that hide others, and counts by the same table as the report.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, permutations, product
+from typing import Any
+
+import numpy as np
+
+from difftest.cases.case import Case
+from difftest.cases.dimensions import HIDING, Dimension, exclude, hiding
+
+PLAINEST = ("rows", "width")  # of values that cover as much the plainest, where an odd one costs time
+
+Combination = tuple[int, ...]
+
+
+class Coverage:
+    """Which combinations of `strength` values of a model's dimensions are required, and which of them no case has covered yet.
+
+    A value is known by its number, over all dimensions in their order: `values` has its dimension and the value itself. `left` is
+    indexed by `strength` numbers in any order. `hidden_throughout`: dimensions all of whose values hide.
+    """
+
+    def __init__(self, model: Sequence[Dimension], strength: int) -> None:
+        self.model, self.strength = model, min(strength, len(model))
+        self.values = [(dimension.name, value) for dimension in model for value in dimension.values]
+        starts = np.cumsum([0, *(len(dimension.values) for dimension in model)])
+        self.numbers = [range(starts[i], starts[i + 1]) for i in range(len(model))]  # of each dimension
+        count = len(self.values)
+        self.clash = np.zeros((count, count), dtype=bool)
+        for a, b in combinations(range(count), 2):
+            self.clash[a, b] = self.clash[b, a] = exclude(self.values[a], self.values[b])
+        self.hidden_throughout = {d.name for d in model if all((d.name, value) in HIDING for value in d.values)}
+        self.left = np.zeros((count,) * self.strength, dtype=bool)
+        self.required = [each for each in self._products(self.numbers) if not self._clashes(each)]
+        self._set(self.required, True)
+
+    def mark(self, case: Case) -> None:
+        """Takes what a case covers as covered. Of a case whose values hide others only what includes all that hide."""
+        self._set(self.of(case), False)
+
+    def of(self, case: Case) -> list[Combination]:
+        """The combinations that a case covers."""
+        has, hidden = [], hiding(case) - self.hidden_throughout
+        for dimension, numbers in zip(self.model, self.numbers, strict=True):
+            own = dimension.of(case)
+            has.append([number for number in numbers if self.values[number][1] in own])
+        hiders = {index for index, dimension in enumerate(self.model) if dimension.name in hidden}
+        chosen = (c for c in combinations(range(len(has)), self.strength) if hiders.issubset(c))
+        return [each for dimensions in chosen for each in product(*(has[index] for index in dimensions))]
+
+    @property
+    def covered(self) -> int:
+        """How many of the required combinations are covered."""
+        return sum(not self.left[each] for each in self.required)
+
+    def _products(self, numbers: Sequence[range]) -> Iterator[Combination]:
+        for chosen in combinations(numbers, self.strength):
+            yield from product(*chosen)
+
+    def _clashes(self, combination: Combination) -> bool:
+        return any(self.clash[a, b] for a, b in combinations(combination, 2))
+
+    def _set(self, found: Iterable[Combination], value: bool) -> None:
+        places = np.array(list(found), dtype=np.intp).reshape(-1, self.strength)
+        for order in permutations(range(self.strength)):
+            self.left[tuple(places[:, order].T)] = value
+
+    def gains(self, chosen: Sequence[int]) -> np.ndarray:
+        """(values,): how many combinations of each value with those chosen are not covered yet."""
+        places = np.array(chosen, dtype=np.intp)
+        if self.strength == 1:
+            return self.left.astype(int)
+        if self.strength == 2:
+            return self.left[:, places].sum(1)
+        return self.left[:, places[:, None], places[None, :]].sum((1, 2)) // 2
+
+
+def cover(
+    coverage: Coverage, seed: str, beside: Iterable[Case], realise: Callable[[dict[str, Any], int], Case]
+) -> Iterator[Case]:
+    """Cases that cover, with those `beside` them, every required combination. The same seed gives the same cases.
+
+    `realise` makes a case of an assignment and its number. Raises AssertionError where its case does not cover what it is for.
+    Marks every case.
+    """
+    draw = random.Random(seed)
+    wanted = list(coverage.required)
+    draw.shuffle(wanted)
+    for case in beside:
+        coverage.mark(case)
+    number = 0
+    for target in wanted:
+        if not coverage.left[target]:
+            continue
+        case = realise(_completed(target, coverage, draw), number)
+        if target not in coverage.of(case):  # another value hides it
+            case = realise(_completed(target, coverage, draw, plain=True), number)
+        coverage.mark(case)
+        assert not coverage.left[target], f"{case} does not cover {[coverage.values[each] for each in target]}"
+        yield case
+        number += 1
+
+
+def _completed(target: Combination, coverage: Coverage, draw: random.Random, plain: bool = False) -> dict[str, Any]:
+    """An assignment with the target's values and one for every other dimension, in random order: one that covers most.
+
+    Of those that cover as much the plainest, in the dimensions that cost time. `plain`: in those that may hide others too.
+    """
+    chosen = list(target)
+    plainest = {*PLAINEST, *(name for name, _ in HIDING if plain)}
+    order = [i for i, numbers in enumerate(coverage.numbers) if not any(each in numbers for each in target)]
+    draw.shuffle(order)
+    for index in order:
+        values = [v for v in coverage.numbers[index] if not coverage.clash[v, chosen].any()]
+        values = [v for v in values if coverage.values[v] not in HIDING] or values
+        name = coverage.model[index].name
+        if plain and name in plainest:
+            chosen.append(values[0])
+            continue
+        gains = coverage.gains(chosen)
+        most = max(gains[v] for v in values)
+        best = [v for v in values if gains[v] == most]
+        chosen.append(best[0] if name in plainest else draw.choice(best))
+    return dict(coverage.values[each] for each in chosen)
