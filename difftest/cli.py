@@ -142,7 +142,7 @@ def file_options(command: Callable) -> Callable:
     """The options that say where to leave what was found."""
     for name, kind, what in (
         ("--failures", "DIR", "Folder for the worst case that differs, as a file that `replay` takes."),
-        ("--plots", "DIR", "Write ULP histograms as SVG files (needs matplotlib)."),
+        ("--plots", "DIR", "Write ULP histograms as SVG files; a matrix, errors (needs matplotlib)."),
         ("--junit", "FILE", "Write a JUnit XML file."),
         ("--html", "FILE", "Write a self-contained HTML page (needs jinja2)."),
         ("--json", "FILE", "Write all that was found as JSON, also when interrupted; a matrix as JSON Lines if .jsonl."),

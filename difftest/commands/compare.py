@@ -65,7 +65,7 @@ def compare(
         for line in change.lines():
             screen.print(line, style="red" if change.worse else "dim", markup=False, soft_wrap=True)
         status = status or (errors.DIFFERS if change.worse else errors.CONFORMS)
-    files.write(document, outcome)
+    files.write(document, outcome, repeat)
     if outcome.fault:
         raise outcome.fault
     return status

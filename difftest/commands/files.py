@@ -36,14 +36,16 @@ class Files:
         if self.html:
             files.need("--html", "jinja2")
         if self.plots:
-            files.need("--plots", "matplotlib")
             files.make_folder("--plots", self.plots)
 
-    def write(self, document: Mapping[str, Any], outcome: Outcome) -> None:
-        """Writes each file that was asked for. One that can't be written after all is an error, once the others are."""
+    def write(self, document: Mapping[str, Any], outcome: Outcome, repeat: Mapping[str, str]) -> None:
+        """Writes each file that was asked for. One that can't be written after all is an error, once the others are.
+
+        `repeat`: ways of repeating the worst case -> the command.
+        """
         files.write_each(
             (self.json, lambda path: files.write_json(path, document)),
-            (self.html, lambda path: html.write(path, document, outcome)),
+            (self.html, lambda path: html.write(path, document, outcome, repeat)),
             (self.junit, lambda path: junit.write(path, outcome)),
             (self.plots, lambda folder: plots.write(folder, outcome)),
         )

@@ -18,7 +18,7 @@ from difftest.matrix.observe import Task, tasks
 from difftest.options import Given
 from difftest.providers.resolve import resolve
 from difftest.report import terminal
-from difftest.report.files import write_each, write_text
+from difftest.report.files import need, write_each, write_text
 from difftest.run import pool
 from difftest.run.environment import environment, one_line
 from difftest.wording import counted
@@ -56,6 +56,8 @@ def matrix(given: Given, files: Any) -> int:
     0; 1 where one fails or does not follow the contract that it claims; 2 and 3 as everywhere.
     """
     asked = _request(given)
+    if files.plots:
+        need("--plots", "matplotlib")
     files.check()
     options.memory_for(max(case.rows * case.width for case in asked.cases))
     screen = terminal.console()

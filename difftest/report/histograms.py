@@ -29,14 +29,19 @@ class Pooled:
 
 def show(screen: Console, groups: Sequence[Group]) -> None:
     """The histograms of a run. An output of which every element is the same is one line."""
-    differing = [group for group in groups if group.differing]
-    for group in differing[:MOST]:
-        for name, total in group.totals().items():
-            _show(screen, Pooled(f"{group.op} {group.dtype} against {group.against}", name, total))
-    if len(differing) > MOST:
-        screen.print(f"... and {counted(len(differing) - MOST, 'more group')} that differ", style="dim")
-    for each in pooled([group for group in groups if not group.differing]):
+    for each in shown(groups):
         _show(screen, each)
+    more = sum(bool(group.differing) for group in groups) - MOST
+    if more > 0:
+        screen.print(f"... and {counted(more, 'more group')} that differ", style="dim")
+
+
+def shown(groups: Sequence[Group]) -> Iterator[Pooled]:
+    """One of each output of the first groups that differ, then those that conform."""
+    for group in [group for group in groups if group.differing][:MOST]:
+        for name, total in group.totals().items():
+            yield Pooled(f"{group.op} {group.dtype} against {group.against}", name, total)
+    yield from pooled([group for group in groups if not group.differing])
 
 
 def pooled(groups: Sequence[Group]) -> Iterator[Pooled]:

@@ -29,6 +29,8 @@ def headline(result: Result) -> str:
         return "Worst case"
     if any(outlier(result, comparison) for comparison in result.outputs.values()):
         return f"Farthest from {result.against}, which is the outlier"
+    if result.followed:
+        return f"Farthest from {result.against}, which follows {result.followed}"
     return f"Farthest from {result.against}"
 
 
@@ -39,7 +41,7 @@ def values(name: str, element: Element, against: str) -> str:
 
 def standing(truth: Truth, against: str) -> str:
     """``correctly rounded 1.789e-38 (0x00c2ce0a): candidate -623 ULP from it, torch +644 ULP``."""
-    return f"correctly rounded {truth.right}: candidate {_off(truth.actual)} from it, {against} {_off(truth.expected)}"
+    return f"correctly rounded {truth.right}: candidate {_off(truth.actual, ' from it')}, {against} {_off(truth.expected)}"
 
 
 def origin(element: Element) -> str:
@@ -51,17 +53,17 @@ def lines(result: Result) -> list[str]:
     """The worst element of each output."""
     found = []
     for name, comparison in result.outputs.items():
-        element = comparison.worst
-        if element is None:
-            continue
-        found.append(values(name, element, result.against))
-        if element.truth:
-            found.append(f"  {standing(element.truth, result.against)}")
-        found.append(f"  {origin(element)}")
+        if comparison.worst:
+            first, *others = element_lines(name, comparison.worst, result.against)
+            found += [first, *(f"  {line}" for line in others)]
     return found
 
 
-def _off(off: int | str) -> str:
-    if isinstance(off, str):
-        return f"is {off}"
-    return f"{off:+,} ULP" if off else "0 ULP"
+def element_lines(name: str, element: Element, against: str) -> list[str]:
+    """Both values; where they stand to the truth, if that is known; the inputs."""
+    truth = [standing(element.truth, against)] if element.truth else []
+    return [values(name, element, against), *truth, origin(element)]
+
+
+def _off(off: int | str, what: str = "") -> str:
+    return off if isinstance(off, str) else f"{off:+,} ULP{what}" if off else f"0 ULP{what}"
