@@ -8,6 +8,12 @@ from collections.abc import Iterable
 # In the order of the kill matrix's columns; the first that a sentence fits is its check. "in a second call" and "row 0 alone"
 # lead a sentence of any kind, of calls again and in parts.
 CHECKS: tuple[tuple[str, str, str], ...] = (
+    (
+        "emulator",
+        r"raised (OutOfBounds|DataRace|Divergent\w+|MaskError|NeverTrue|UninitializedRead|KernelException): ",
+        "the emulator: an access out of bounds, a race, lanes or threads that do not meet, memory that nobody wrote",
+    ),
+    ("no end", r"^does not end", "a call that does not end"),
     ("stability", r"^changes from run to run|overwritten by the next|^in a second call: ", "other bits in a second call"),
     ("batch", r"^depends on the batch|^rows? \d+( to \d+)? alone: ", "a call on a part of the rows"),
     ("raised", r"^raised |process died", "an exception, or the end of the process"),

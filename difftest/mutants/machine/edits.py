@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from difftest.mutants.machine.expressions import called, changes, mistaken
 
@@ -31,12 +32,15 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a statement is: the text's lines as offsets in bytes, the function, the names known there."""
+    """Where a statement is: the text's lines as offsets in bytes, the function, the names known there, and how often each is
+    given a value.
+    """
 
     source: bytes
     lines: list[int]
     function: str
     known: frozenset[str]
+    stored: Counter[str]
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """A node's first byte and the one after its last."""
@@ -65,9 +69,11 @@ def edits(source: str, wanted: Callable[[str], bool] = lambda function: True) ->
         if not wanted(inside):
             continue
         block = statement.body if isinstance(statement, ast.ClassDef) else [statement]
-        place = _Place(text, lines, statement.name if isinstance(statement, ast.ClassDef) else "", _names(statement))
+        place = _Place(
+            text, lines, statement.name if isinstance(statement, ast.ClassDef) else "", _names(statement), _stored(statement)
+        )
         for edit in _of_block(block, place):
-            if (edit.start, edit.end, edit.put) not in seen:
+            if edit.before != edit.after and (edit.start, edit.end, edit.put) not in seen:
                 seen.add((edit.start, edit.end, edit.put))
                 found.append(edit)
     return sorted(found, key=lambda edit: edit.start)
@@ -84,11 +90,16 @@ def _names(statement: ast.stmt) -> frozenset[str]:
     return frozenset(arguments | {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)})
 
 
+def _stored(statement: ast.stmt) -> Counter[str]:
+    names = (node for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return Counter(node.id for node in names)
+
+
 def _of_block(block: list[ast.stmt], place: _Place) -> Iterator[Edit]:
     for k, statement in enumerate(block):
         if isinstance(statement, ast.FunctionDef):
             inner = f"{place.function}.{statement.name}".lstrip(".")
-            yield from _of_block(statement.body, _Place(place.source, place.lines, inner, place.known))
+            yield from _of_block(statement.body, replace(place, function=inner))
             continue
         if isinstance(statement, _LEFT_ALONE) or _is_text(statement):
             continue
@@ -141,7 +152,7 @@ def _of_simple(statement: ast.stmt, place: _Place) -> Iterator[Edit]:
         yield edit("arithmetic", f"{target} = {value}")
         if isinstance(statement.op, ast.Add):
             yield edit("arithmetic", f"{target} -= {value}")
-    if isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign):
+    if not isinstance(statement, ast.Return) and _may_go(statement, place):
         yield edit("statement", "pass")
     for after in _rounded(statement):
         yield edit("rounding", after)
@@ -195,6 +206,14 @@ def _rounded(statement: ast.stmt) -> Iterator[str]:
         _put(holder, name, index, ast.Call(ast.Name(rounding, ast.Load()), [old], []))
         yield ast.unparse(statement)
         _put(holder, name, index, old)
+
+
+def _may_go(statement: ast.stmt, place: _Place) -> bool:
+    """Whether the function still compiles without it: no name that only it gives a value."""
+    if not isinstance(statement, ast.Assign):
+        return True
+    given = [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return all(place.stored[name] > 1 for name in given)
 
 
 def _may_be_a_value(statement: ast.Assign | ast.AugAssign | ast.Return) -> bool:

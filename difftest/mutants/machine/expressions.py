@@ -144,7 +144,7 @@ def _call(node: ast.Call) -> Iterator[Change]:
         return
     if function in _OTHER_TYPE and isinstance(node.func, ast.Name):
         yield "dtype", ast.Call(ast.Name(_OTHER_TYPE[function], ast.Load()), arguments, [])
-    for k in range(len(arguments) - 1):
+    for k in range(function in _BUFFER_FIRST, len(arguments) - 1):
         swapped = [*arguments[:k], arguments[k + 1], arguments[k], *arguments[k + 2 :]]
         yield "argument", ast.Call(node.func, swapped, node.keywords)
     if arguments and function not in _GIVES_ANOTHER_TYPE:
@@ -154,6 +154,7 @@ def _call(node: ast.Call) -> Iterator[Change]:
             yield kind, arguments[-1]
 
 
+_BUFFER_FIRST = frozenset({"read", "read_weight", "write", "load", "store", "put", "get"})  # whose place is a type's
 ROUNDS = frozenset({"rounded", "narrow", "widen", "rounded_sum", "rounded_product"})
 # What none of its arguments can stand for: it would not compile.
 _GIVES_ANOTHER_TYPE = frozenset(

@@ -11,18 +11,19 @@ from functools import cache
 from typing import Any
 
 from difftest.cases import Request, generate
-from difftest.cases.case import Case
-from difftest.mutants.checks import checks_of
+from difftest.cases.case import OUT_NONE, Case, row_buffers
+from difftest.mutants.checks import check_of, checks_of
 from difftest.mutants.machine import child, emulated, torch_references
 from difftest.mutants.machine.forms import BY_FILE, NORMS, TEXTBOOK_NORMS, Form
 from difftest.mutants.machine.install import install
 from difftest.mutants.machine.listing import Mutant
 from difftest.run import check
 from reference.contracts import contract
+from reference.operators import operator
 from reference.providers import Provider
 
 KILLED, SURVIVED, SAME, REFUSED, UNREACHED = "killed", "survived", "same code", "does not compile", "in no form"
-MOST_FORMS = 4  # of those whose code a mutant changes, in which its cases are run
+MOST_FORMS = 3  # of those whose code a mutant changes, in which its cases are run
 SEEDS = (1, 2)  # of the emulator's schedule, where order alone has found nothing
 WIDTHS = (1, 3, 111, 4096)  # of the further cases: the tester's own
 
@@ -72,15 +73,17 @@ def _in_child(work: Callable[[Callable[[Any], None]], None]) -> Trial:
     trial, exit_code = child.last_answer(work)
     trial = trial or Trial(UNREACHED, [Step("")])
     if exit_code == -signal.SIGPROF:
-        _kill(trial, ("loops",), "does not end")
+        _kill(trial, "does not end")
+    elif exit_code < 0:
+        _kill(trial, f"the process died (exit code {exit_code})")
     elif exit_code:
-        _kill(trial, ("raised",), f"the process died (exit code {exit_code})")
+        raise RuntimeError(f"the trial itself failed, in {trial.deciding.form}: its process wrote why")
     return trial
 
 
-def _kill(trial: Trial, checks: tuple[str, ...], first: str) -> None:
+def _kill(trial: Trial, first: str, reasons: Sequence[str] = ()) -> None:
     trial.status = trial.deciding.status = KILLED
-    trial.deciding.checks, trial.deciding.first = checks, first
+    trial.deciding.checks, trial.deciding.first = checks_of(reasons or [first]), first
 
 
 # --- in the child ---------------------------------------------------------------------------------------------------------
@@ -156,7 +159,7 @@ def _run(trial: Trial, form: Form, cases: Sequence[Case], say: Callable[[Any], N
             trial.status = trial.deciding.status = REFUSED
             trial.deciding.first = first
         elif reasons:
-            _kill(trial, checks(reasons), first)
+            _kill(trial, first, reasons)
         say(trial)
         if reasons:
             return True
@@ -204,7 +207,10 @@ def look(form: Form) -> str:
     with emulated.emulated(form, looks=True) as looking:
         case = cases_of(form)[0]
         reasons = next(_reasons(form, [case]))[1]
-    return looking.source() if looking.kernels else "\n".join(reasons)
+    try:
+        return looking.source() if looking.kernels else "\n".join(reasons)
+    except Exception as error:  # what can't be rewritten is said again where it is run
+        return str(error)
 
 
 @cache
@@ -247,6 +253,8 @@ def cases_of(form: Form) -> list[Case]:
     """The form's cases: one compiled kernel runs them all."""
     asked = Request({form.op: contract(form.op, form.code)}, [form.dtype], form.widths)
     found = [case for case in generate(asked) if case.width in form.widths]
+    paddings = tuple((name, 3 + 8 * k) for k, name in enumerate(row_buffers(operator(form.op), OUT_NONE)))
+    found.insert(1, replace(found[0], padding=paddings))  # no two buffers with one stride
     weights = [replace(case, weight_dtype=form.weight_dtype) for case in found if case.weight_dtype is None]
     return sorted(weights, key=lambda case: case.rows < 2)  # those of several rows first
 
@@ -257,22 +265,9 @@ def default_cases(form: Form) -> list[Case]:
     return list(generate(Request({form.op: contract(form.op, form.code)}, [form.dtype], WIDTHS, extra=8)))
 
 
-EMULATOR_FINDS = (
-    "OutOfBounds", "DataRace", "DivergentBarrier", "DivergentCollective", "MaskError", "NeverTrue", "UninitializedRead",
-    "KernelException",
-)  # fmt: skip
-
-
 def refused(reason: str) -> bool:
     """Whether it never came to a launch: an error of Python's, the emulator's compiler or Numba's."""
-    said = reason.rpartition("alone: ")[2]
-    return said.startswith("raised ") and not any(f"raised {name}" in said for name in EMULATOR_FINDS)
-
-
-def checks(reasons: Sequence[str]) -> tuple[str, ...]:
-    """The checks that speak; what the emulator finds goes by its own name."""
-    found = [name for name in EMULATOR_FINDS if any(f"raised {name}" in reason for reason in reasons)]
-    return tuple(f"emulator: {name}" for name in found) or checks_of(reasons)
+    return reason.rpartition("alone: ")[2].startswith("raised ") and check_of(reason) != "emulator"
 
 
 def digest(text: str) -> str:

@@ -69,7 +69,7 @@ def afters(found, kind):
         ("shuffle", "sums += cuda.shfl_down_sync(FULL, sums, 16)"),
         ("shuffle", "sums += sums"),
         ("mask", "sums += cuda.shfl_xor_sync(65535, sums, 16)"),
-        ("argument", "sums += rounded(read(x_row + i, x))"),
+        ("argument", "write(out, sums if width > 1 else -sums, out_row + i)"),
         ("name", "sums += rounded(read(x, out_row + i))"),
         ("dtype", "return float64(sums)"),
         ("rounding", "sums += read(x, x_row + i)"),

@@ -9,7 +9,7 @@ from difftest.mutants.machine import child, emulated
 from difftest.mutants.machine.edits import Edit
 from difftest.mutants.machine.listing import SOURCES, Mutant, mutants
 from difftest.mutants.machine.proofs import only_on_a_gpu, proof_of
-from difftest.mutants.machine.trial import KILLED, REFUSED, SAME, SURVIVED, UNREACHED, checks, refused, try_out
+from difftest.mutants.machine.trial import KILLED, REFUSED, SAME, SURVIVED, UNREACHED, refused, try_out
 
 TEXTBOOK = SOURCES[0]
 
@@ -41,13 +41,14 @@ def test_a_planted_change_comes_to_what_it_is(before, after, status):
 @pytest.mark.slow
 def test_what_the_emulator_finds_goes_by_its_name():
     trial = try_out(planted("row_values[i] = h", "row_values[i - 1000] = h"))
-    assert trial.deciding.checks == ("emulator: OutOfBounds",)
+    assert trial.deciding.checks == ("emulator",)
+    assert "OutOfBounds" in trial.deciding.first
 
 
 @pytest.mark.slow
 def test_a_loop_without_end_is_ended_and_counts_as_killed():
     trial = try_out(planted("for warp in range(WARPS):", "while total == total:"))
-    assert (trial.status, trial.deciding.checks) == (KILLED, ("loops",))
+    assert (trial.status, trial.deciding.checks) == (KILLED, ("no end",))
 
 
 @pytest.mark.slow
@@ -78,19 +79,17 @@ def test_the_last_answer_of_a_child_counts_and_how_it_ended():
 
 
 @pytest.mark.parametrize(
-    ("reason", "of_a_compiler", "names"),
+    ("reason", "of_a_compiler"),
     [
-        ("raised CompileError: norm_kernel, textbook.py:33: no", True, None),
-        ("raised NameError: name 'h' is not defined", True, None),
-        ("raised OutOfBounds: norm_kernel: index", False, ("emulator: OutOfBounds",)),
-        ("row 0 alone: raised DataRace: norm_kernel", False, ("emulator: DataRace",)),
-        ("residual: 3 of 8 are not the rounded sum; row 0", False, ("residual",)),
+        ("raised CompileError: norm_kernel, textbook.py:33: no", True),
+        ("row 0 alone: raised NameError: name 'h' is not defined", True),
+        ("raised OutOfBounds: norm_kernel: index", False),
+        ("row 0 alone: raised DataRace: norm_kernel", False),
+        ("residual: 3 of 8 are not the rounded sum; row 0", False),
     ],
 )
-def test_what_a_compiler_says_kills_nothing(reason, of_a_compiler, names):
+def test_what_a_compiler_says_kills_nothing(reason, of_a_compiler):
     assert refused(reason) is of_a_compiler
-    if names:
-        assert checks([reason]) == names
 
 
 IR = """define i32 @f(i32 %arg.1) {{
