@@ -5,7 +5,7 @@ from difftest.mutants import run
 from difftest.mutants.corpora import CORPORA
 from difftest.mutants.run import Asked
 
-SMALL = {**cli.DEFAULTS, "--widths": "3,64", "--dtypes": "bf16", "--cases": 0, "--strength": 0}
+SMALL = {**cli.DEFAULTS, "--widths": "3,64", "--dtypes": "bf16", "--cases": 0, "--strength": 1}
 
 
 def ran(*entries, seeds=(0,), **given):
