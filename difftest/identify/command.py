@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from difftest.cases.case import Case
 from difftest.errors import LackingError, UsageError
 from difftest.identify import report
 from difftest.identify.infer import identify as infer
-from difftest.identify.order.fingerprint import CHECKED, Order, order
+from difftest.identify.order.fingerprint import order
 from difftest.providers.resolve import is_file, operators_of, resolve
 from difftest.report import files as record
 from difftest.report import terminal as screens
@@ -22,7 +21,7 @@ from difftest.run.environment import environment, one_line
 from reference.contracts import Contract
 from reference.contracts import contract as contract_named
 from reference.formats import FORMATS
-from reference.operators import OPERATORS, Operator
+from reference.operators import OPERATORS
 from reference.operators.contract import contract_of
 from reference.operators.declaration import RSTD
 from reference.providers import Provider, Unavailable
@@ -83,7 +82,8 @@ def identify(
     try:
         found = infer(which, function, storage, taken if order_of_sum != "only" else [], where, seed)
         asks = which.made_of == RSTD and order_of_sum != "no"
-        orders = [_order(which, function, storage, width, where, seed) for width in taken if asks and width not in found.refused]
+        widths_asked = [width for width in taken if asks and width not in found.refused]
+        orders = [order(which, function, storage, width, where, batches=BATCHES, seed=seed) for width in widths_asked]
     finally:
         torch.set_num_threads(threads)
     found.refused = {**{width: why for width, why in refused.items() if why}, **found.refused}
@@ -104,12 +104,6 @@ def identify(
         orders_found = {"orders": [each.document() for each in orders]} if orders else {}
         record.write_json(json, {**data, "environment": surroundings, **said, **orders_found})
     return report.exit_status(found) if order_of_sum != "only" else report.exit_status_of_orders(orders)
-
-
-def _order(op: Operator, function: Callable, dtype: torch.dtype, width: int, device: str, seed: int) -> Order:
-    """At one width. On a CPU rows cost time, so of a wide row not every element is a pivot once more for the check."""
-    every = width if device.startswith("cuda") else CHECKED
-    return order(op, function, dtype, width, device, batches=BATCHES, seed=seed, checked=every)
 
 
 def _function(provider: Provider, op: str, asked: Contract | None):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from difftest.pages import arguments, forms, operators, power, speed
+from difftest.pages import arguments, forms, operators, orders, power, speed
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "arguments": arguments.arguments,
@@ -25,6 +25,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "mutants-missed": power.survivors,
     "mutants-of-the-field": power.corpus,
     "operators": operators.operators,
+    "orders": orders.orders,
     "regimes": operators.inputs,
     "profile": speed.profile,
     "speed": speed.headline,

@@ -17,6 +17,7 @@ BENCH, LADDER, CONTRACTS, FIRST_CALL, PROFILE, TUNING, EMULATOR = (
     f"numba-kernels/{name}" for name in ("bench", "ladder", "contracts", "first-call", "profile", "tuning", "emulator-speed")
 )
 MUTANTS = "numba-kernels/mutants"
+ORDER = "numba-kernels/order"
 MATRIX = RESULTS / "matrix-h200.jsonl"
 
 # What measures a kind of result, for the block of a page that has none yet.
@@ -28,6 +29,7 @@ COMMANDS = {
     TUNING: "python benchmarks/tune.py benchmarks/results/tuning-h200.jsonl",
     PROFILE: "ncu, by hand",
     MUTANTS: "python cli.py mutants --json benchmarks/results/mutants.jsonl",
+    ORDER: "python benchmarks/order.py benchmarks/results/order-h200.jsonl",
     EMULATOR: "python benchmarks/emulator_speed.py --json benchmarks/results/emulator-speed.jsonl",
 }
 

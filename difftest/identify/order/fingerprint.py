@@ -21,6 +21,7 @@ from reference.operators.contract import contract_of
 
 ROWS = 256  # of the calls that the tree is measured in
 MOST = 200_000  # rows measured of an order that does not repeat itself, then it is given up
+MOST_CALLS = 20_000  # the same of the calls of a few rows
 CHECKED = 1024  # pivots of a wider row whose sums are compared with the tree's, where rows cost time
 COMPARED = 192  # rows that show whether calls of another number of rows sum in the same order
 
@@ -102,18 +103,18 @@ def order(
     `batches`: other numbers of rows, in calls of which some rows are compared with the tree; where they differ it is measured
     anew. `checked`: pivots whose rows must sum as the tree says, at widths of more. `most`: rows after which it is given up.
     """
-    gauge = Gauge(op, function, dtype, width, device, rows, contract_of(op), checked=checked)
-    found = _measured(gauge, seed, most)
+    gauge = Gauge(op, function, dtype, width, device, rows, contract_of(op), checked, most)
+    found = _measured(gauge, seed)
     for other in batches if found.state in (TREE, AT_ONCE) else ():
-        found.batches[other] = _at(found, replace(gauge, rows=other), seed, most)
+        found.batches[other] = _at(found, replace(gauge, rows=other, asked=0, calls=0), seed)
     return found
 
 
-def _measured(gauge: Gauge, seed: int, most: int) -> Order:
+def _measured(gauge: Gauge, seed: int) -> Order:
     found = Order(gauge.width, gauge.rows, UNSEEN)
     try:
         gauge.calibrate()
-        found.tree = search.measure(gauge, np.random.default_rng(seed), most)
+        found.tree = search.measure(gauge, np.random.default_rng(seed))
         found.state = TREE
         if gauge.width > 2 and len(found.tree.nodes) == 1:
             found.state, found.why = AT_ONCE, _what_loses_nothing(gauge)
@@ -127,19 +128,19 @@ def _measured(gauge: Gauge, seed: int, most: int) -> Order:
     return found
 
 
-def _at(found: Order, gauge: Gauge, seed: int, most: int) -> str:
+def _at(found: Order, gauge: Gauge, seed: int) -> str:
     """What the order is in calls of another number of rows."""
     if found.state == TREE and found.tree:
         if found.width < 3:
             return "same"
         random = np.random.default_rng(seed + gauge.rows)
-        pivots = random.permutation(found.width)[: max(COMPARED, min(gauge.rows, found.width))]
+        pivots = random.permutation(found.width)[:COMPARED]
         try:
             if search.holds(gauge, found.tree, pivots, random):
                 return "same"
         except Unobservable as error:
             return f"{UNSEEN}: {error}"
-    other = _measured(replace(gauge, asked=0, calls=0), seed, most)
+    other = _measured(replace(gauge, asked=0, calls=0, most=min(gauge.most, MOST_CALLS * gauge.rows)), seed)
     return "same" if other.identity == found.identity else f"{other.identity}: {other.summary}"
 
 

@@ -64,7 +64,7 @@ PARTS_OF_A_STEP = (0.2, 0.3, 0.45, 0.6, 0.85, 1.2, 1.35, 1.7)
 class Gauge:
     """`function` on rows of one width, `rows` of them in every call. `asked`: rows measured so far; `calls`: calls made.
 
-    `checked`: at most so many pivots have a row each that must sum as the tree found says.
+    `checked`: at most so many pivots have a row each that must sum as the tree found says. `most`: rows after which it gives up.
     """
 
     op: Operator
@@ -75,6 +75,7 @@ class Gauge:
     rows: int
     contract: Contract
     checked: int = 1024
+    most: int = 200_000
     mask: Mask = CANCEL
     asked: int = 0
     calls: int = 0
@@ -188,13 +189,15 @@ class Gauge:
     # --- calls ---
 
     def outputs(self, units: Rows) -> Rows:
-        """The outputs of rows, in calls of `rows` rows; short of whole calls, the last row is repeated."""
+        """The outputs of rows, in calls of `rows` rows; fewer are each repeated over a part of the call, the last copy read."""
         found = []
+        if self.asked > self.most:
+            raise Unobservable(f"no order that repeats itself, and none found in {self.most:,} rows")
         for first in range(0, len(units), self.rows):
             chunk = units[first : first + self.rows]
-            lacking = self.rows - len(chunk)
-            whole = torch.cat([chunk, chunk[-1:].expand(lacking, -1)]) if lacking else chunk
-            found.append(self._call(whole)[: len(chunk)])
+            ends = np.arange(1, len(chunk) + 1) * self.rows // len(chunk)
+            of_row = torch.from_numpy(np.searchsorted(ends, np.arange(self.rows), side="right")).to(self.device)
+            found.append(self._call(chunk[of_row])[self._index(ends - 1)])
             self.asked += len(chunk)
         return torch.cat(found)
 

@@ -103,8 +103,8 @@ def _outwards(middle: int, low: int, high: int):
                 yield goal
 
 
-def measure(gauge: Gauge, random: np.random.Generator, most: int) -> Tree:
-    """The tree of a row. NoTree, Unobservable; `most`: rows to measure before it is given up."""
+def measure(gauge: Gauge, random: np.random.Generator) -> Tree:
+    """The tree of a row. NoTree, Unobservable."""
     width = gauge.width
     if width < 3:  # there is one order
         return Tree(width, ((0, 1),) if width == 2 else ())
@@ -113,7 +113,7 @@ def measure(gauge: Gauge, random: np.random.Generator, most: int) -> Tree:
         found = _regular(gauge, random, np.arange(width))
     if found is None:
         builder = Builder(width)
-        _build(gauge, builder, np.arange(width), random, {}, most)
+        _build(gauge, builder, np.arange(width), random, {})
         found = builder.tree()
         if not holds(gauge, found, random.permutation(width), random):
             raise NoTree("other rows sum otherwise than what the first ones say, as in a compensated (Kahan) sum")
@@ -194,13 +194,11 @@ def _closed(rank: np.ndarray, size: int, count: int) -> bool:
 
 
 def _build(
-    gauge: Gauge, builder: Builder, members: np.ndarray, random: np.random.Generator, shapes: dict[int, list[Tree]], most: int
+    gauge: Gauge, builder: Builder, members: np.ndarray, random: np.random.Generator, shapes: dict[int, list[Tree]]
 ) -> int:
     """Joins the sum of `members`, which are a part of the tree, and returns its node."""
     if len(members) <= 2:
         return builder.join(*map(int, members))
-    if gauge.asked > most:
-        raise Unobservable(f"no order that repeats itself, and none found in {most:,} rows")
     for shape in shapes.get(len(members), []):
         if _has_shape(gauge, members, shape, random):
             return builder.graft(shape, members.tolist())
@@ -209,11 +207,11 @@ def _build(
     ranked = ranks(gauge, anchor, members)
     for others, at_once in _blocks(ranked, lambda some: ranks(gauge, anchor, np.array([anchor, *some]))):
         if not at_once:
-            node = builder.join(node, _build(gauge, builder, others, random, shapes, most))
+            node = builder.join(node, _build(gauge, builder, others, random, shapes))
         elif all(ranked[int(j)] == size + len(others) - 1 for j in others):  # each a part of its own
             node = builder.join(node, *map(int, others))
         else:  # among themselves they are one addition of all those parts, or of two
-            rest = _build(gauge, builder, others, random, {}, most)
+            rest = _build(gauge, builder, others, random, {})
             node = builder.join(node, *builder.take_apart(rest))
         size += len(others)
     if len(members) >= LEAST_SHAPE and len(members) < gauge.width and len(shapes.setdefault(len(members), [])) < ALIKE:

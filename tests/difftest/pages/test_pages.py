@@ -134,3 +134,24 @@ def test_committed_results_are_few_and_in_one_form():
     others = {path.name for path in sources.RESULTS.iterdir()} - {path.name for path in RESULTS}
     assert others <= {"difftest-h200.log"}
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources.RESULTS.iterdir()) < MOST_LINES
+
+
+def test_the_orders_are_shown_by_who_has_them(monkeypatch):
+    def entry(provider, identity, **more):
+        head = {"op": "rmsnorm", "dtype": "bf16", "width": 8, "provider": provider, "state": "tree", "identity": identity}
+        return {**head, "lines": [f"lines of {identity}"], "depth": 3, "summary": "", "batches": {"1": "same"}, **more}
+
+    found = [
+        entry("a", "111111aaaaaa"),
+        entry("b", "111111aaaaaa", batches={"1": "222222bbbbbb: 8 in sequence", "16": "same"}),
+        entry("c", "at once", state="at once", summary="at once: in fp64", batches={}),
+        {"op": "rmsnorm", "dtype": "bf16", "width": 8, "provider": "d", "skipped": "not installed"},
+    ]
+    document = {"date": "today", "rows": 256, "providers": {"a": "1.0"}, "orders": found}
+    monkeypatch.setattr(sources, "latest", lambda kind: document)
+    text = blocks.BLOCKS["orders"](sources.ROOT / "docs" / "order.md")
+    assert "| a | `111111` | the same in calls of 1, 256 |" in text
+    assert "| b | `111111` | width 8, 1 row: `222222`, 8 in sequence |" in text
+    assert "| `111111` | 8 | 3 | lines of 111111aaaaaa | a bf16, b bf16 |" in text
+    assert "- c, `rmsnorm` bf16, width 8: at once: in fp64" in text
+    assert "- d, `rmsnorm` bf16: not measured, not installed" in text
