@@ -79,9 +79,9 @@ def identify(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: threads that wait for each other cost more than they bring
     taken = [width for width in wanted if not refused[width]]
+    asks = which.made_of == RSTD and order_of_sum != "no"
     try:
         found = infer(which, function, storage, taken if order_of_sum != "only" else [], where, seed)
-        asks = which.made_of == RSTD and order_of_sum != "no"
         widths_asked = [width for width in taken if asks and width not in found.refused]
         orders = [order(which, function, storage, width, where, batches=BATCHES, seed=seed) for width in widths_asked]
     finally:
@@ -99,10 +99,10 @@ def identify(
     if order_of_sum != "only":
         report.show(screen, found)
     if json:
-        data = {"schema": report.SCHEMA, "candidate": candidate, "version": provider.version(), "seed": seed}
-        said = report.document(found) if order_of_sum != "only" else {"op": which.name, "dtype": dtypes[0]}
-        orders_found = {"orders": [each.document() for each in orders]} if orders else {}
-        record.write_json(json, {**data, "environment": surroundings, **said, **orders_found})
+        run = {"candidate": candidate, "version": provider.version(), "seed": seed, "environment": surroundings}
+        only = {"schema": report.SCHEMA_OF_ORDERS, "op": which.name, "dtype": dtypes[0]}
+        said = only if order_of_sum == "only" else {"schema": report.SCHEMA, **report.document(found)}
+        record.write_json(json, {**said, **run, **({"orders": [each.document() for each in orders]} if asks else {})})
     return report.exit_status(found) if order_of_sum != "only" else report.exit_status_of_orders(orders)
 
 

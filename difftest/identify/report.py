@@ -19,6 +19,7 @@ from reference.formats import of
 from reference.operators.declaration import EPS
 
 SCHEMA = "numba-kernels/identify/1"
+SCHEMA_OF_ORDERS = "numba-kernels/identify-order/1"  # where nothing else was asked
 LONGEST = 300  # characters of a reason, which may be a candidate's exception of many lines; the JSON has all of it
 
 

@@ -10,6 +10,7 @@ from referencing import Registry, Resource
 import difftest.report
 from difftest.cases.case import SCHEMA as CASE
 from difftest.identify.report import SCHEMA as IDENTIFY
+from difftest.identify.report import SCHEMA_OF_ORDERS as ORDERS
 from difftest.matrix.analyse import SCHEMA as MATRIX
 from difftest.report import jsonl
 from difftest.report.record import SCHEMA as RUN
@@ -54,7 +55,7 @@ def test_each_is_a_schema(name):
     Draft202012Validator.check_schema(FILES[name])
 
 
-@pytest.mark.parametrize("schema", [RUN, CASE, IDENTIFY, MATRIX, "numba-kernels/ledger/1"])
+@pytest.mark.parametrize("schema", [RUN, CASE, IDENTIFY, ORDERS, MATRIX, "numba-kernels/ledger/1"])
 def test_there_is_one_for_the_version_that_is_written(schema):
     assert file_of(schema) in FILES
 
@@ -95,7 +96,11 @@ def test_a_matrix_identify_and_ledger_are_what_their_schemas_say(run, tmp_path):
     _, _, matrix = run("difftest", "--candidate", "torch,torch-rmsnorm", "--ops", "rmsnorm", *small)
     _, _, identified = run("identify", "--op", "rmsnorm", "--candidate", "torch", "--widths", "3,64", "--device", "cpu")
     _, _, moved = run("ledger", "--op", "rmsnorm")
-    for document, what in ((matrix, MATRIX), (identified, IDENTIFY), (moved, "numba-kernels/ledger/1")):
+    _, _, orders = run(
+        "identify", "--op", "rmsnorm", "--candidate", "torch", "--widths", "1,40", "--device", "cpu", "--order", "only"
+    )
+    documents = ((matrix, MATRIX), (identified, IDENTIFY), (moved, "numba-kernels/ledger/1"), (orders, ORDERS))
+    for document, what in documents:
         assert document["schema"] == what
         assert errors(document) == []
 
