@@ -13,7 +13,20 @@ from difftest.report.picture import COLOURS
 from .chromium import PROGRAM, Chromium
 
 BROKEN = Path(__file__).parents[1] / "broken"
-SMALL = ("--dtypes", "bf16,fp32", "--widths", "3,64", "--cases", 2)
+SMALL = (
+    "--dtypes",
+    "bf16,fp32",
+    "--widths",
+    "64",
+    "--rows",
+    4,
+    "--regimes",
+    "normal,zeros,inf_nan",
+    "--cases",
+    2,
+    "--strength",
+    0,
+)
 
 
 class Page(HTMLParser):

@@ -8,13 +8,16 @@ from rich.console import Console
 
 from difftest.cases.case import Case
 from difftest.report import accounts, histograms, summary, terminal
-from difftest.run.check import Skip, check
+from difftest.report.worst import headline
+from difftest.run.check import Result, Skip, check
 from difftest.run.session import Outcome
+from difftest.verdict.compare import Comparison
+from difftest.verdict.worst import Element, Truth
 from difftest.wording import compact
 from reference.contracts import contract
 from reference.providers.torch_plain import TorchPlain
 
-WORDS = ("--widths", 64, "--cases", 0, "--candidate", "torch", "--ops", "rmsnorm,gelu_and_mul")
+WORDS = ("--widths", 64, "--cases", 0, "--strength", 0, "--candidate", "torch", "--ops", "rmsnorm,gelu_and_mul")
 
 
 def added_up(text):
@@ -42,7 +45,7 @@ def test_the_comparisons_of_a_run_add_up(difftest, more):
 
 
 def test_the_comparisons_of_a_run_that_differs_add_up(difftest, broken):
-    out = difftest("--candidate", broken("drops_one_element", "rmsnorm"), "--widths", "64", "--cases", 0).out
+    out = difftest("--candidate", broken("drops_one_element", "rmsnorm"), "--widths", "64", "--cases", 0, "--strength", 0).out
     total, terms = added_up(out)
     assert sum(terms) == total
     differing = int(re.search(r"(\d+) differ", out)[1])
@@ -105,6 +108,14 @@ def test_a_reference_that_is_far_from_the_truth_is_named_with_the_truth():
     candidate, off = distances(text)
     assert abs(candidate) <= 4
     assert abs(off - candidate) == 1 << 20
+
+
+@pytest.mark.parametrize(("dtype", "named"), [("fp32", "which is the outlier"), ("bf16", "which follows S1")])
+def test_another_contract_explains_a_distance_in_16_bits_alone(dtype, named):
+    element = Element((1, 5), "1", "0", "+99 ULP", {}, Truth("1", 0, -99, ()))
+    case = Case("silu_and_mul", dtype, (4,), 64, "normal", 1, contract("silu_and_mul"))
+    compared = Comparison(256, 1, 99, {"99": 1}, {}, element)
+    assert named in headline(Result(case, "torch", "torch-rmsnorm", (), {"output": compared}, followed="S1"))
 
 
 def test_a_candidate_that_is_far_from_the_truth_is_no_outlier_of_the_references():

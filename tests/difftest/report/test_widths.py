@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 ZEROS = f"{Path(__file__).parents[1] / 'broken' / 'returns_zeros'}.py:rmsnorm"
 WIDE = 400  # columns on which no table is broken
 SMALL = ("--dtypes", "bf16,fp32", "--widths", "64", "--device", "cpu")
-RUN = ("difftest", *SMALL, "--cases", 0, "--strength", 0, "--regimes", "normal,magnitudes")
+RUN = ("difftest", *SMALL, "--cases", 0, "--strength", 0, "--strength", 0, "--regimes", "normal,magnitudes")
 COMMANDS = {
     "difftest": (*RUN, "--candidate", "torch", "--ops", "gemma_fused_add_rmsnorm,gelu_and_mul"),
     "difftest, several": (*RUN, "--candidate", "torch", "--ops", "rmsnorm", "--against", "torch-rmsnorm,torch"),
