@@ -48,7 +48,8 @@ def judge_zero_signs(
 ) -> list[str]:
     """The sign of a zero, where it is `fixed`: distances in ULP take +0 and -0 for one value."""
     wrong = fixed & (candidate == 0) & (torch.signbit(candidate) != negative)
-    count = statistics["zero_signs"] = int(wrong.sum())
+    count = int(wrong.sum())
+    statistics["zero_signs"] += count
     if not count:
         return []
     row, column = divmod(int(wrong.reshape(-1).to(torch.uint8).argmax()), candidate.shape[-1])

@@ -9,6 +9,7 @@ import torch
 
 from difftest.verdict import elements
 from reference.exact.attainable import activation_interval, ends, gated_ends, gated_judged
+from reference.exact.bounds import FP32_MAX, FP32_TINY
 from reference.exact.terms import GatedTerms
 from reference.operators.contract import Contract
 from reference.rounding import round_from_f64, rounding_interval
@@ -17,7 +18,7 @@ from reference.rounding import round_from_f64, rounding_interval
 def judge(terms: GatedTerms, outputs: Mapping[str, torch.Tensor], contract: Contract, statistics: dict[str, Any]) -> list[str]:
     """Why the output does not follow the contract, a sentence each; fills in the statistics. Each element alone."""
     candidate = outputs["output"].reshape(terms.gate.shape)
-    judged = gated_judged(terms)
+    judged = gated_judged(terms) & ~_overflowed(terms, candidate)
     truth = terms.unrounded()
     interval_lowest, interval_highest = rounding_interval(candidate)
     differing = judged & ~((truth >= interval_lowest) & (truth <= interval_highest))
@@ -33,15 +34,24 @@ def judge(terms: GatedTerms, outputs: Mapping[str, torch.Tensor], contract: Cont
     statistics["explained"] = int((judged & ((allowed.lowest != allowed.highest) | allowed.vanishes)).sum())
     statistics |= {"cancelling": cancelling, "classes": 0, "class_mismatches": 0, "zero_signs": 0}
     reasons = []
-    if bool((~judged).any()):
+    if bool((~gated_judged(terms)).any()):
         activated = terms.gate * terms.factor
         if terms.rounds_activation:
             activated = round_from_f64(activated, terms.storage).double()
         # act(-Inf) is -Inf * 0 in one form and 0 in another, and Inf times an activation that may vanish is either.
         settled = (terms.gate != -torch.inf) & ~(torch.isinf(terms.up) & (activated.abs() < 1e-30))
-        reasons += elements.judge_classes(candidate, truth, ~judged & settled, statistics)
+        reasons += elements.judge_classes(candidate, truth, ~gated_judged(terms) & settled, statistics)
     if statistics["unattainable"]:
         reasons.append(elements.describe_worst(candidate, truth, unattainable, contract, count))
     elif bool((candidate == 0).any()):
         reasons += elements.judge_zero_signs(candidate, terms.negative, judged & ~terms.sign_is_free(), statistics)
     return reasons
+
+
+def _overflowed(terms: GatedTerms, candidate: torch.Tensor) -> torch.Tensor:
+    """Where (gate * up) * sigmoid(gate) explains an Inf or a NaN: gate * up is beyond fp32, and Inf * 0 is NaN."""
+    if terms.later_factors():
+        return torch.zeros_like(candidate, dtype=torch.bool)
+    beyond = (terms.gate * terms.up).abs() > 0.999 * FP32_MAX
+    infinite = torch.isinf(candidate) & (torch.signbit(candidate) == terms.negative)
+    return beyond & (infinite | (torch.isnan(candidate) & (terms.factor < FP32_TINY)))

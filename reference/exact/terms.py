@@ -15,7 +15,7 @@ import torch
 
 from reference.arithmetic import Fp32, compute
 from reference.exact.activations import ACTIVATIONS, SIGMOID, Activation
-from reference.exact.bounds import FP32_TINY, U32
+from reference.exact.bounds import FP32_MAX, FP32_TINY, U32, additions_in_sequence
 from reference.operators import Operator, operator
 from reference.operators.contract import Contract, check_contract
 from reference.operators.declaration import Tensors
@@ -30,7 +30,8 @@ class NormTerms:
     (mean_square + eps) and `rstd` have shape (rows, 1). `sum32` (fp32) and `stored_sum` (storage dtype), in the call's
     shape, are input + residual for the operators that add, else None. `finite`: (rows, 1), no NaN or Inf in the row.
     `rounds_norm` is False for fp32 storage, where the contracts coincide. `biased`: a constant was added to the weight,
-    `bias_rounds`: and not exactly. `eps` is an fp32 number.
+    `bias_rounds`: and not exactly. `eps` is an fp32 number. `additions`: the longest chain of additions that the sum of
+    squares is allowed.
     """
 
     storage: torch.dtype
@@ -47,6 +48,7 @@ class NormTerms:
     biased: bool
     bias_rounds: bool
     eps: float
+    additions: int
 
     @property
     def negative(self) -> torch.Tensor:
@@ -54,8 +56,18 @@ class NormTerms:
         return torch.signbit(self.hidden) ^ torch.signbit(self.weight)
 
     def sign_is_free(self) -> torch.Tensor:
-        """Where forms differ in the sign of a zero: with a bias in an FMA, h * w + h is +0 where h or w + 1 is 0."""
-        return ((self.hidden == 0) | (self.weight == 0)) & self.biased
+        """Where forms differ in the sign of a zero: a bias in an FMA, n * w + n, gives +0 where w + 1 is 0, or n = h * rstd."""
+        if not self.biased:
+            return torch.zeros_like(self.hidden, dtype=torch.bool)
+        overflows = self.mean_square * self.hidden.shape[-1] > FP32_MAX / 2  # then rstd is 0
+        return ((self.hidden * self.rstd).abs() < FP32_TINY) | (self.weight == 0) | overflows
+
+    def of_sum(self, total: torch.Tensor, additions: int) -> NormTerms:
+        """The same rows with another sum of squares, (rows, 1) float64, up to so many additions more."""
+        mean_square = total / self.hidden.shape[-1]
+        shifted = mean_square + self.eps
+        rstd = 1.0 / torch.sqrt(shifted)
+        return replace(self, mean_square=mean_square, shifted=shifted, rstd=rstd, additions=additions)
 
     def unrounded(self) -> torch.Tensor:
         """The value that the last rounding sees, in float64 without proof, (rows, width)."""
@@ -281,6 +293,7 @@ def _norm_terms(product: _Product, sums: _Stored | None, storage: torch.dtype, c
         biased=weight.biased,
         bias_rounds=weight.bias_rounds,
         eps=root.eps,
+        additions=additions_in_sequence(width),
     )
 
 

@@ -90,6 +90,7 @@ def forms(op, gate):
         for erf in ERFS:
             yield from products(gate, erf(gate * math.sqrt(0.5)))
         yield 0.5 * gate * torch.special.erfc(gate * -math.sqrt(0.5))
+        yield torch.nn.functional.gelu(gate)
         return
     arguments = list(gelu_arguments(gate)) if op == "gelu_tanh_and_mul" else [0.5 * gate]
     for argument in arguments:
@@ -135,11 +136,12 @@ def test_every_named_form_gives_zero_below_the_saturated_factor_and_some_do_just
 
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh"])
 def test_the_allowance_for_cancellation_ends_with_the_forms(name):
-    """At most 1.75 (erf) and 2.85 (tanh) times 2^-24 of the gate, and nothing below the saturated factor but zero itself."""
+    """A few times 2^-24 of the gate, below -4 at most two; and nothing below the saturated factor but zero itself."""
     analysis, gate = ACTIVATIONS[name], torch.linspace(-60, 10, 100_000, dtype=torch.float64)
     argument, factor, _ = analysis.factor(gate)
     allowance = analysis.cancellation(factor, argument) / bounds.U32
-    assert allowance.max() < {"silu": 1.26, "gelu": 1.75, "gelu_tanh": 2.85}[name]
+    assert allowance.max() <= {"silu": 1.25, "gelu": 6.0, "gelu_tanh": 2.85}[name]
+    assert allowance[gate < -4].max() < 2.0
     case, beyond = contract(f"{name}_and_mul"), gate[factor < SATURATED][-1:].float()
     inputs = {"input": torch.stack((beyond, torch.ones_like(beyond)), -1)}
     right = evaluate(f"{name}_and_mul", inputs, case)["output"]

@@ -129,7 +129,7 @@ def test_every_contract_is_told_from_every_other(op, dtype):
         assert not judge(op, inputs, evaluate(op, inputs, made), held).conforms
 
 
-def test_a_wrong_eps_shows_on_unit_rows_through_the_drift_alone():
+def test_a_wrong_eps_shows_on_unit_rows_by_their_leaning_alone():
     """9e-6 / 2 is within a row's bound, and no fp32 kernel is off by it in every row alike."""
     inputs = inputs_of("rmsnorm", 32, 4096, BF16)
     case = contract("rmsnorm")
@@ -139,7 +139,7 @@ def test_a_wrong_eps_shows_on_unit_rows_through_the_drift_alone():
     assert "on average over 32 rows" in verdict.reasons[0]
 
 
-def test_an_element_dropped_from_131072_shows_through_the_drift():
+def test_an_element_dropped_from_131072_shows_by_the_rows_leaning():
     inputs = inputs_of("rmsnorm", 16, 131072, BF16)
     case = contract("rmsnorm")
     assert judge("rmsnorm", inputs, run("rmsnorm", inputs, case), case).conforms
@@ -160,6 +160,7 @@ def with_rstd_off_by(inputs, error):
 @pytest.mark.parametrize("width", [111, 4096])
 def test_the_bound_on_rstd_is_neither_too_tight_nor_vacuous(width, dtype):
     inputs = inputs_of("rmsnorm", 4, width, dtype)
+    inputs["input"][:, 0] = 20.0  # such rows' errors are no matter of chance: the bound alone counts
     resolution = {BF16: 2.0, torch.float16: 1.0, torch.float32: 0.2}[dtype] * (1 if width > 1000 else 30)
     for side in (-1, 1):
         assert judge("rmsnorm", inputs, with_rstd_off_by(inputs, 0.97 * side), contract("rmsnorm")).conforms
@@ -168,7 +169,7 @@ def test_the_bound_on_rstd_is_neither_too_tight_nor_vacuous(width, dtype):
 
 
 def test_more_differing_elements_than_rounding_explains_are_a_reason():
-    """Every row off by 90 % of its bound, half of them either way: no row fails, no drift, but far too many differ."""
+    """Every row off by 90 % of its bound, half of them either way: no row fails, none leans, but far too many differ."""
     inputs = inputs_of("rmsnorm", 128, 4096, BF16)
     alternating = torch.tensor([0.9, -0.9]).repeat(64)[:, None]
     verdict = judge("rmsnorm", inputs, with_rstd_off_by(inputs, alternating), contract("rmsnorm"))
@@ -270,7 +271,8 @@ def test_finite_elements_of_a_row_with_an_inf_are_zeros_with_their_sign(op):
             return judge(op, inputs, {**outputs, "output": output}, case)
 
         assert "are not 0, which rstd is" in changed(3, 42.0).reasons[0]
-        assert "wrong sign" in changed(3, -outputs["output"][1, 3]).reasons[0]
+        other = changed(3, -outputs["output"][1, 3])
+        assert other.conforms if "gemma" in op else "wrong sign" in other.reasons[0]  # 0 * w + 0: the sign is free
         assert not changed(3, NAN).conforms
         assert not changed(7, 0.0).conforms
         assert changed(slice(None), NAN).conforms  # Kahan's and Welford's

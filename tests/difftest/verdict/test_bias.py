@@ -1,0 +1,102 @@
+"""Roundings that lean to one side are found where fp32's own noise leaves room for it, and honest ones are not accused."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from difftest.cases import Request
+from difftest.verdict import judge
+from difftest.verdict.bias import FALSE_ALARM, leaning
+from reference.arithmetic import Fp32
+from reference.contracts import contract_of
+from reference.operators import OPERATORS
+from tests.reference.exact.rows import DTYPES, NORMS, ROOTS, SUMS, inputs_of
+from tests.reference.exact.rows import run as honest
+
+from .biased import InnerTruncated, LowRoot, StochasticResidual, SumTowardZero, run
+
+FUSED = "fused_add_rmsnorm"
+U = 2.0**-24
+
+
+def verdict_of(kind, code, dtype, regime, op=FUSED, rows=24, seed=0):
+    request = Request({op: contract_of(op, code)}, [dtype], [4096], seed=seed)
+    case = request.template(op, dtype, 4096, regime, (rows,))
+    inputs = case.inputs()
+    return judge(op, inputs, run(kind, OPERATORS[op], inputs, case.contract), case.contract)
+
+
+INEXACT = ("normal", "small_mean_square", "square_overflow", "outliers", "magnitudes", "subnormal", "binades", "inf_nan")
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize("regime", INEXACT)
+def test_a_truncated_inner_value_and_a_residual_that_is_rarely_stochastic_are_found_in_every_inexact_regime(regime, dtype):
+    for code in ("R0W1", "R1W1"):
+        assert not verdict_of(InnerTruncated, code, dtype, regime).conforms
+    assert verdict_of(StochasticResidual, "R0W0", dtype, regime).statistics["residual_mismatches"] > 0
+
+
+@pytest.mark.parametrize("code", ["R0W0", "R1W1"])
+@pytest.mark.parametrize("regime", ["normal", "small_mean_square"])
+def test_sums_rounded_toward_zero_lean_in_fp16(regime, code):
+    assert verdict_of(Fp32, code, "fp16", regime).conforms
+    verdict = verdict_of(SumTowardZero, code, "fp16", regime)
+    assert "leans to one side" in verdict.reasons[0]
+    assert verdict.statistics["bias_evidence"] > 25
+
+
+def test_sums_rounded_toward_zero_lean_in_four_rows_of_fp32():
+    assert "leans to one side" in verdict_of(SumTowardZero, "R0W0", "fp32", "normal", rows=4).reasons[0]
+
+
+@pytest.mark.parametrize(("dtype", "least", "most"), [("bf16", 0, 30), ("fp16", 8, 200)])
+def test_a_root_an_ulp_low_changes_a_few_elements_of_98304_outside_the_ties(dtype, least, most):
+    """What no test of 24 such rows can tell from the noise of a sum; on ties it is found (`test_ties`)."""
+    op, case = OPERATORS["rmsnorm"], contract_of("rmsnorm")
+    inputs = inputs_of("rmsnorm", 24, 4096, DTYPES[dtype], seed=1)
+    low, right = (run(kind, op, inputs, case)["output"] for kind in (LowRoot, Fp32))
+    assert least <= int((low != right).sum()) <= most
+
+
+def intervals(errors, spacing, generator):
+    """Rstd intervals about those errors: their ends as far off as the nearest of ties at that spacing."""
+    ends = torch.empty(2, len(errors), dtype=torch.float64).exponential_(1 / spacing, generator=generator)
+    return errors - ends[0], errors + ends[1]
+
+
+def test_the_likelihood_ratio_reaches_its_threshold_as_seldom_as_markov_says():
+    """At the edge of the null hypothesis, the whole bias in one direction: 1/p is reached with probability p at most."""
+    generator = torch.Generator().manual_seed(0)
+    evidence = []
+    for _ in range(1500):
+        errors = 5.5 * U + 2.2 * U * torch.randn(24, generator=generator, dtype=torch.float64)
+        evidence.append(leaning(*intervals(errors, 2 * U, generator), 2.2 * U))
+    evidence = np.array(evidence)
+    for p in (0.1, 0.01):
+        assert (evidence > -np.log(p)).mean() <= p
+    assert leaning(*intervals(torch.full((24,), 20 * U).double(), 2 * U, generator), 2.2 * U) > -np.log(FALSE_ALARM)
+
+
+def no_false_alarm(seeds, width):
+    """24 unit-normal rows a seed, each with another operator, dtype, order, root and association."""
+    kernels = list(itertools.product(SUMS, ROOTS, (False, True), (False, True)))
+    for seed in seeds:
+        total, root, reciprocal, late = kernels[seed * 37 % len(kernels)]
+        op, dtype = NORMS[seed % 4], list(DTYPES.values())[seed % 3]
+        case = contract_of(op, OPERATORS[op].codes[seed // 12 % len(OPERATORS[op].codes)])
+        inputs = inputs_of(op, 24, width, dtype, seed)
+        outputs = honest(op, inputs, case, total=total, root=root, reciprocal=reciprocal, late=late)
+        verdict = judge(op, inputs, outputs, case)
+        assert verdict.conforms, (seed, op, dtype, case, total, root, verdict.reasons)
+
+
+def test_no_honest_kernel_leans():
+    no_false_alarm(range(12), 1024)
+
+
+@pytest.mark.slow
+def test_no_honest_kernel_leans_over_a_thousand_seeds():
+    no_false_alarm(range(1000), 4096)
