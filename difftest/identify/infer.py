@@ -297,7 +297,7 @@ def _measured_eps(best: Hypothesis, seen: list[Observation]) -> float | None:
 
 
 def _remark(result: Identification, seen: list[Observation]) -> None:
-    """What the verdict finds beyond single elements: a rate, a drift, a row that no one rstd explains."""
+    """What the verdict finds beyond single elements: a rate, rows that lean, a row that no one rstd explains."""
     if result.found is None or result.approximate or result.found.weight_bias != result.op.weight_bias:
         return
     for each in seen:

@@ -25,10 +25,15 @@ CHECKS: tuple[tuple[str, str, str], ...] = (
     ),
     ("form", r"^returned |^output (has|is on) ", "not a tensor of the right shape, dtype and device"),
     ("residual", r"^residual: \d+ of \d+ are not the rounded sum", "the new residual is not bit-exact"),
-    ("class", r"are of another class", "NaN, +Inf, -Inf or finite where another is right"),
+    (
+        "class",
+        r"are of another class|finite elements of rows with an Inf",
+        "NaN, +Inf, -Inf or finite where another is right; a number where an Inf in the row leaves zeros",
+    ),
+    ("sign", r"zeros have the wrong sign", "+0 for -0, or -0 for +0"),
     ("rstd", r"rstd is off; row|no single rstd explains", "no rstd, or none near enough, explains a row"),
     ("attainable value", r"no fp32 evaluation of", "a value that fp32 can't give"),
-    ("drift", r"on average over", "the rows' rstd errors have a common mean"),
+    ("bias", r"leans to one side", "the rows' rstd errors lean to one side"),
     ("rate", r"are not the correctly rounded value; fp32 explains", "more off-by-one elements than fp32 explains"),
 )
 NAMES = tuple(name for name, _, _ in CHECKS)

@@ -28,9 +28,11 @@ class Verdict:
 
     Statistics, always: `elements` (judged), `differing` (not the correctly rounded value), `differing_rate`,
     `explained` (the most that fp32 rounding explains), `unattainable`, `classes` (elements compared by class alone),
-    `class_mismatches`, `residual_mismatches`. Norms: `rows`, `rows_unexplained`, `rstd_error_mean`, `rstd_error_max`
-    (the least error that explains each row: signed mean, largest magnitude), `rstd_bound` (the largest row's),
-    `rstd_drift_bound`. Gated: `cancelling` (elements that only 1 + erf or 1 + tanh in fp32 explains).
+    `class_mismatches`, `zero_signs` (zeros of the wrong sign), `residual_mismatches`. Norms: `rows`, `rows_unexplained`,
+    `rstd_error_mean`, `rstd_error_max` (the least error that explains each row: signed mean, largest magnitude), `rstd_bound`
+    (the largest row's), `rstd_bias_bound`, `bias_rows` and `bias_evidence` (the rows that may lean, and the logarithm of the
+    likelihood ratio that they do), `order` (of the sum, where only one with a name explains the rows). Gated: `cancelling`
+    (elements that only 1 + erf or 1 + tanh in fp32 explains).
     """
 
     conforms: bool
@@ -42,8 +44,9 @@ def judge(op: str | Operator, inputs: Tensors, outputs: Mapping[str, torch.Tenso
     """Whether `outputs` (by name, storage dtype, the call's shape) follow `contract` on `inputs` (as before the call).
 
     Conforms when the new residual is bit-exact, every element is attainable in fp32, one rstd within its fp32 bound
-    explains each row, the rows' rstd errors have no common drift that fp32 lacks, and no more elements differ from the
-    correctly rounded value than fp32 rounding explains. Elements that a NaN or an Inf reaches are compared by class.
+    explains each row, the rows' rstd errors lean to no side, no more elements differ from the correctly rounded value than
+    fp32 rounding explains, and zeros have the sign that every form gives them. Elements that a NaN or an Inf reaches are
+    compared by class, and are zeros where an Inf makes rstd 0.
     No element at all is no conformity. Nothing is mutated. Raises KeyError for a missing tensor, and as
     `reference.operators.contract.check_contract`.
     """
