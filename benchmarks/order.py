@@ -42,7 +42,8 @@ CHECKED = 1024  # pivots of a wider row that are checked
 @click.option("--batches", default=BATCHES, show_default=True, help=f"Rows of a call, beside {ROWS}.")
 @click.option("--device", default="cuda", show_default=True)
 @click.option("--time-budget", default=75.0, show_default=True, help="Begin no further width after so many seconds.")
-def main(file: Path, providers: str, ops: str, dtypes: str, widths: str, batches: str, device: str, time_budget: float) -> None:
+@click.option("--processes", type=int, help="0: in this one.  [default: one an implementation, up to the cores]")
+def main(file: Path, providers: str, ops: str, dtypes: str, widths: str, batches: str, device: str, **limits: Any) -> None:
     began, where = time.monotonic(), options.device(device)
     pool.prepare()
     cases = [
@@ -52,13 +53,19 @@ def main(file: Path, providers: str, ops: str, dtypes: str, widths: str, batches
         for dtype in dtypes.split(",")
     ]
     names = providers.split(",")
+    document = {**_head(where), "rows": ROWS, "providers": survey.versions(names), "orders": []}
+
+    def keep(entry: dict[str, Any]) -> None:
+        click.echo(_said(entry))
+        document["orders"].append(entry)
+        jsonl.write(file, document, ["orders"])  # whole after every order
+
     asked = survey.Survey(names, cases, [int(rows) for rows in batches.split(",")], 0, CHECKED)
-    found = survey.run(asked, _say, processes=max(1, min(len(names), pool.cores())), seconds=time_budget)
-    head = _head(where)
-    document = {**head, "rows": ROWS, "providers": survey.versions(names), "orders": found}
+    processes = min(len(names), pool.cores()) if limits["processes"] is None else limits["processes"]
+    document["orders"] = survey.run(asked, keep, processes=processes, seconds=limits["time_budget"])
     document["seconds"] = round(time.monotonic() - began, 1)
     jsonl.write(file, document, ["orders"])
-    click.echo(f"{file}: {len(found)} orders in {document['seconds']} s")
+    click.echo(f"{file}: {len(document['orders'])} orders in {document['seconds']} s")
 
 
 def _head(where: str) -> dict[str, Any]:
@@ -69,13 +76,12 @@ def _head(where: str) -> dict[str, Any]:
     return {"schema": SCHEMA, "date": date, "command": command, "environment": environment(where)}
 
 
-def _say(entry: dict[str, Any]) -> None:
+def _said(entry: dict[str, Any]) -> str:
     what = f"{entry['provider']} {entry['op']} {entry['dtype']} {entry['width']}"
     if "skipped" in entry:
-        click.echo(f"{what}: skipped, {entry['skipped']}")
-    else:
-        others = [f"{rows}: {said}" for rows, said in entry["batches"].items() if said != "same"]
-        click.echo(f"{what}: {entry['identity']} {entry['summary'][:200]} ({entry['seconds']} s){'; '.join(['', *others])}")
+        return f"{what}: skipped, {entry['skipped']}"
+    others = [f"; {rows} rows: {said}" for rows, said in entry["batches"].items() if said != "same"]
+    return f"{what}: {entry['identity']} {entry['summary']} ({entry['seconds']} s){''.join(others)}"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "order.py"))
 
 def test_the_orders_of_all_are_one_result_file(tmp_path):
     file = tmp_path / "order.jsonl"
-    words = f"{file} --device cpu --providers torch-rmsnorm,quack --widths 7 --dtypes bf16 --batches 1,3"
+    words = f"{file} --device cpu --providers torch-rmsnorm,quack --widths 7 --dtypes bf16 --batches 1,3 --processes 0"
     SCRIPT["main"](words.split(), standalone_mode=False)
     document = jsonl.read("test", file, SCRIPT["SCHEMA"], "orders")
     eager, missing = document["orders"]
@@ -22,7 +22,7 @@ def test_the_orders_of_all_are_one_result_file(tmp_path):
 
 def test_no_width_is_begun_when_the_time_is_up(tmp_path):
     file = tmp_path / "order.jsonl"
-    words = f"{file} --device cpu --providers torch --widths 7 --time-budget -1"
+    words = f"{file} --device cpu --providers torch --widths 7 --time-budget -1 --processes 0"
     SCRIPT["main"](words.split(), standalone_mode=False)
     found = jsonl.read("test", file, SCRIPT["SCHEMA"], "orders")["orders"]
     assert [entry["skipped"] for entry in found] == ["not begun before the time was up"] * 2

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from difftest.cases.case import Case
-from difftest.identify.order.fingerprint import order
+from difftest.identify.order.fingerprint import Order, order
 from difftest.providers.resolve import resolve
 from difftest.run import pool
 from difftest.run.pool import Limits, Lost
@@ -46,21 +46,19 @@ class Survey:
                 return {"skipped": str(error)}
             if "torch._dynamo" in sys.modules:
                 torch.compiler.reset()  # beyond eight variants of one source it gives up, and runs eager code
-            found = order(
-                case.operator,
-                function,
-                FORMATS[case.dtype].torch,
-                case.width,
-                case.device,
-                rows=case.rows,
-                batches=self.batches,
-                seed=self.seed,
-                checked=self.checked,
-            ).document()
+            try:
+                found = self._order(case, function).document()
+            except Exception as error:  # another's kernel may leave a device that no call works on
+                return {"skipped": f"raised {type(error).__name__}: {error}"}
             del found["tree"]  # which may be long; `identity` tells it
             return {**found, "seconds": round(time.monotonic() - began, 2)}
 
         return do
+
+    def _order(self, case: Case, function: Callable) -> Order:
+        dtype, rows = FORMATS[case.dtype].torch, case.rows
+        more: dict[str, Any] = {"batches": self.batches, "seed": self.seed, "checked": self.checked}
+        return order(case.operator, function, dtype, case.width, case.device, rows=rows, **more)
 
     def name(self, task: int) -> str:
         """The case."""

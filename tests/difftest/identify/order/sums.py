@@ -6,17 +6,30 @@ import torch
 from difftest.identify.order.tree import Builder
 
 
-def norm(total):
-    """`rmsnorm` whose squares, (rows, width) in fp32, are added up by `total`."""
+def divided(total, width):
+    return total / width
+
+
+def norm(total, mean=divided):
+    """`rmsnorm` whose squares, (rows, width) in fp32, are added up by `total`, and whose mean of a sum is `mean(sum, width)`."""
 
     def rmsnorm(input, weight, eps):
         rows = input.float()
         with np.errstate(over="ignore"):
             sums = torch.from_numpy(np.asarray(total(rows.square().numpy()), np.float32))
-        rstd = torch.rsqrt(sums[:, None] / rows.shape[1] + eps)
+        rstd = torch.rsqrt(mean(sums[:, None], rows.shape[1]) + eps)
         return (rows * rstd * weight.float()).to(input.dtype)
 
     return rmsnorm
+
+
+def times_the_reciprocal(total, width):
+    return total * np.float32(1 / width)
+
+
+def ulps_off(count):
+    """A mean that is so many units in the last place off, as that of an approximate division may be."""
+    return lambda total, width: torch.from_numpy(((total / width).numpy().view(np.int32) + count).view(np.float32))
 
 
 def by_tree(tree):

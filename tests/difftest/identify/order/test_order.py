@@ -58,6 +58,14 @@ def test_a_wide_row_takes_few_rows_where_its_order_repeats_itself(width, dtype):
     assert found.asked < 3 * width
 
 
+@pytest.mark.parametrize("dtype", [FP32, BF16])
+@pytest.mark.parametrize("mean", [sums.times_the_reciprocal, sums.ulps_off(2), sums.ulps_off(-2)])
+def test_how_the_mean_is_rounded_hides_nothing(mean, dtype):
+    for width in (3, 111):
+        right = measured(sums.norm(sums.lanes_then_butterfly), width).identity
+        assert measured(sums.norm(sums.lanes_then_butterfly, mean), width, dtype).identity == right
+
+
 def test_a_sum_from_the_end_is_told_from_one_from_the_beginning():
     found = measured(sums.norm(sums.backwards), 40)
     assert found.lines == ["40 neighbouring elements, first to last", "all of it counted from the last element"]
