@@ -50,7 +50,8 @@ class NormPlan:
     def arguments(self, buffers: tuple[Any, ...], counter: int = 0) -> tuple[Any, ...]:
         """``counter`` is the number of the counter from which a persistent kernel takes its rows."""
         strides = (self.x_stride, self.residual_stride, self.out_stride)
-        floats = (_bits(1.0 / self.width), self.eps_bits, _bits(self.operation.weight_bias or 0.0))
+        bias = self.operation.weight_bias or -0.0  # a weight of either zero stays what it is: -0 + 0 would be 0
+        floats = (_bits(1.0 / self.width), self.eps_bits, _bits(bias))
         return (*buffers, *strides, self.rows, self.width, *floats, counter)
 
 

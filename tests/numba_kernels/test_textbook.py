@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import numba_kernels
 from difftest.verdict import judge
 from numba_kernels import textbook, tuning
 from numba_kernels.backend.compile import assemble, compile_to_ptx, kernel_function
@@ -120,6 +121,13 @@ def test_the_output_lands_in_out_which_may_be_the_input():
     assert torch.equal(out, want)
     assert textbook.rmsnorm(inputs["input"], inputs["weight"], out=inputs["input"]) is inputs["input"]
     assert torch.equal(inputs["input"], want)
+
+
+@pytest.mark.parametrize("module", [textbook, numba_kernels], ids=["textbook", "fast"])
+def test_a_weight_of_either_zero_keeps_its_sign(module):
+    weight = np.array([0.0, -0.0, 1.0], np.float32)
+    out = module.rmsnorm(np.ones((1, 3), np.float32), weight)
+    assert np.signbit(out).tolist() == [[False, True, False]]
 
 
 def test_a_row_keeps_its_bits_in_any_batch():

@@ -25,6 +25,7 @@ from reference.providers import Provider
 KILLED, SURVIVED, SAME, REFUSED, UNREACHED = "killed", "survived", "same code", "does not compile", "in no form"
 MOST_FORMS = 3  # of those whose code a mutant changes, in which its cases are run
 SEEDS = (1, 2)  # of the emulator's schedule, where order alone has found nothing
+STRENGTH, FEW_ROWS = 2, 33  # of the covering array; and which of its cases come first
 WIDTHS = (1, 3, 111, 4096)  # of the further cases: the tester's own
 
 
@@ -250,19 +251,20 @@ def _of_original(form: Form, work: Callable[[Callable[[Any], None]], None]) -> s
 
 @cache
 def cases_of(form: Form) -> list[Case]:
-    """The form's cases: one compiled kernel runs them all."""
-    asked = Request({form.op: contract(form.op, form.code)}, [form.dtype], form.widths)
-    found = [case for case in generate(asked) if case.width in form.widths]
+    """The form's cases, which one compiled kernel runs: those of a few rows first, a plain and an odd layout ahead of them."""
+    asked = Request({form.op: contract(form.op, form.code)}, [form.dtype], form.widths, strength=STRENGTH)
+    found = [case for case in generate(asked) if case.width in form.widths and case.weight_dtype == form.weight_dtype]
+    found.sort(key=lambda case: (case.rows < 2, case.rows > FEW_ROWS))
+    plain = Case(form.op, form.dtype, (3,), form.widths[0], "normal", 0, asked.contracts[form.op], weight_dtype=form.weight_dtype)
     paddings = tuple((name, 3 + 8 * k) for k, name in enumerate(row_buffers(operator(form.op), OUT_NONE)))
-    found.insert(1, replace(found[0], padding=paddings))  # no two buffers with one stride
-    weights = [replace(case, weight_dtype=form.weight_dtype) for case in found if case.weight_dtype is None]
-    return sorted(weights, key=lambda case: case.rows < 2)  # those of several rows first
+    return [plain, replace(plain, padding=paddings), *found]  # the second: no two buffers with one stride
 
 
 @cache
 def default_cases(form: Form) -> list[Case]:
-    """What the tester runs of the operator in that dtype by itself."""
-    return list(generate(Request({form.op: contract(form.op, form.code)}, [form.dtype], WIDTHS, extra=8)))
+    """Of what the tester runs of the operator in that dtype by itself, the widths that are asked for: few kernels run them."""
+    asked = Request({form.op: contract(form.op, form.code)}, [form.dtype], WIDTHS, strength=STRENGTH)
+    return [case for case in generate(asked) if case.width in WIDTHS and case.weight_dtype is None]
 
 
 def refused(reason: str) -> bool:
