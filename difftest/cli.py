@@ -145,6 +145,7 @@ def file_options(command: Callable) -> Callable:
         ("--plots", "DIR", "Write ULP histograms as SVG files; a matrix, errors (needs matplotlib)."),
         ("--junit", "FILE", "Write a JUnit XML file."),
         ("--html", "FILE", "Write a self-contained HTML page (needs jinja2)."),
+        ("--emit-pytest", "FILE", "Shrink a failure, and write a test of its own that fails as long as it is there."),
         ("--json", "FILE", "Write all that was found as JSON, also when interrupted; a matrix as JSON Lines if .jsonl."),
     ):
         default = FAILURES if name == "--failures" else None
@@ -190,10 +191,21 @@ def main() -> None:
 @click.option("--seed", default=DEFAULTS["--seed"], show_default=True, help="The same seed gives the same cases.")
 @click.option("--cases", default=DEFAULTS["--cases"], metavar="N", show_default=True, help="Random cases beside the others.")
 @click.option("--strength", default=DEFAULTS["--strength"], metavar="0-3", show_default=True, help=STRENGTH)
-@click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new case after this time.")
+@click.option(
+    "--time-budget",
+    type=float,
+    metavar="SECONDS",
+    help="No new case starts after it; what is left of it is searched.",
+)
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
 @click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write a matrix as a Markdown page.")
+@click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Real activations instead of drawn values: a .safetensors or .npz file with the operators' tensors by name.",
+)
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path),
@@ -353,7 +365,7 @@ def doctor() -> int:
 
 def _files(make: Callable, options: dict[str, Any]) -> Any:
     """The file options of a command, taken out of its options."""
-    names = ("json", "html", "junit", "plots", "failures", "markdown")
+    names = ("json", "html", "junit", "plots", "failures", "markdown", "emit_pytest")
     given = {name: options.pop(name) for name in names if name in options}
     return make(**given, failures_named=given["failures"] != FAILURES)
 

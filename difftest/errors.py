@@ -22,7 +22,7 @@ class TesterError(Exception):
         super().__init__(" ".join(message.split()))
 
 
-class UsageError(TesterError):
+class UsageError(TesterError, ValueError):
     """The request makes no sense; nothing was run."""
 
 

@@ -5,7 +5,6 @@ A fault that shows in one binade alone is met by no regime whose values are of o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -59,13 +58,15 @@ def values(d: Draw) -> dict[str, torch.Tensor]:
     Roles that are multiplied take turns: while one goes through the binades the other is unit normal, for a product of two such
     values is 0 or Inf. Roles that are added each go through all of them.
     """
-    found = {role: d.normal() for role in d.roles}
-    for rows, band in _turns(d):
-        shared = _round(d, band, len(rows))
-        for turn, role in enumerate(d.roles):
-            cell = shared if band.roles > 1 else _round(d, band, len(rows))
-            mine = cell % band.roles == turn if band.roles > 1 else torch.ones_like(cell, dtype=torch.bool)
-            found[role][rows] = torch.where(mine, _in_binade(d, band.low + cell // band.roles), found[role][rows])
+    every = bands(d.op, d.dtype)
+    multiplied = _multiplied(d.op)
+    found = {}
+    shared = _cells(d, every)
+    for turn, role in enumerate(d.roles):
+        exponent, owner = shared if multiplied else _cells(d, every)
+        found[role] = _in_binade(d, exponent)
+        if multiplied:
+            found[role] = torch.where(owner == turn, found[role], d.normal())
     return found
 
 
@@ -73,19 +74,25 @@ def _multiplied(op: Operator) -> bool:
     return set(PARTS) <= set(op.roles)
 
 
-def _turns(d: Draw) -> Iterator[tuple[torch.Tensor, Band]]:
-    """The rows of each band: as many in a row as it takes to hold all of it, then the next band's, and from the start again."""
-    found = bands(d.op, d.dtype)
-    owner = torch.cat([torch.full((band.rows(d.width),), number) for number, band in enumerate(found)])
+def _cells(d: Draw, every: tuple[Band, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The binade's exponent of each element and the role that has it, rows x width.
+
+    A band has as many rows as it takes to hold all of it, then comes the next, and the first again. Which row is the first is
+    drawn: of fewer rows than hold every band, each band gets some in some case. Along a band's rows its cells come round in an
+    order that is drawn.
+    """
+    owner = torch.cat([torch.full((band.rows(d.width),), number) for number, band in enumerate(every)])
+    owner = owner.roll(int(torch.randint(len(owner), (1,), generator=d.generator)))
     owner = owner.repeat(-(-d.rows // len(owner)))[: d.rows]
-    for number, band in enumerate(found):
-        yield (owner == number).nonzero().flatten(), band
-
-
-def _round(d: Draw, band: Band, rows: int) -> torch.Tensor:
-    """The band's cells in an order that is drawn, over and over along the rows: rows x width."""
-    order = torch.randperm(band.cells, generator=d.generator)
-    return order.repeat(-(-rows * d.width // band.cells))[: rows * d.width].reshape(rows, d.width)
+    exponent = torch.empty(d.rows, d.width, dtype=torch.int64)
+    role = torch.empty_like(exponent)
+    for number, band in enumerate(every):
+        mine = owner == number
+        elements = int(mine.sum()) * d.width
+        order = torch.randperm(band.cells, generator=d.generator).repeat(-(-elements // band.cells))[:elements]
+        exponent[mine] = band.low + (order // band.roles).reshape(-1, d.width)
+        role[mine] = (order % band.roles).reshape(-1, d.width)
+    return exponent, role
 
 
 def _in_binade(d: Draw, exponent: torch.Tensor) -> torch.Tensor:

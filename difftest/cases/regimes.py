@@ -281,6 +281,8 @@ def _beside(point: float, dtype: Format) -> torch.Tensor:
     return torch.cat(((pattern - 1).view(dtype.torch), nearest, (pattern + 1).view(dtype.torch))).float()
 
 
+EVERY_BINADE = "binades"  # what a search sweeps the widths with
+
 REGIMES: Mapping[str, Regime] = MappingProxyType(
     {
         r.name: r
@@ -297,7 +299,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             Regime("rounding_row", "the row that tells the rounding contracts apart", _rounding_row, a_row_sum),
             Regime("square_overflow", "squares beyond fp16's range: sums must be fp32", _square_overflow),
             Regime("range_limit", "fp16 overflows to Inf; other dtypes go beyond fp16's range", _range_limit),
-            Regime("binades", "every binade of the storage format", binades.values),
+            Regime(EVERY_BINADE, "every binade of the storage format", binades.values),
             Regime("huge", "mean squares above 1e30: a clamp, a sum that overflows", _huge, a_row_sum),
             Regime("inf_nan", "Inf and NaN must come through, and stay in their row", _inf_nan),
             Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, a_gate),

@@ -8,6 +8,7 @@ from typing import Any
 
 from difftest import errors, options
 from difftest.cases.request import Request
+from difftest.commands.beyond import beyond, show, write_test
 from difftest.commands.files import Files
 from difftest.errors import LackingError, UsageError
 from difftest.providers.resolve import resolve
@@ -18,6 +19,7 @@ from difftest.run import session as sessions
 from difftest.run.check import Result, nothing_runs
 from difftest.run.environment import environment
 from difftest.run.session import Session
+from difftest.search.report import to_json
 
 STRICT = "--batch-invariant"
 
@@ -48,17 +50,23 @@ def compare(
         screen.print(note, style="yellow")
     with terminal.progress(len(session.cases)) as on_case:
         outcome = sessions.run(session, on_case)
+    covered = coverage(request, outcome.results) if request else None
+    searched = beyond(session, request, outcome, shrinks=files.emit_pytest is not None)
     found = summary.worst(outcome.results)
     repeat = _ways_to_repeat(found, session, request, files.failures, defaults) if found else {}
     remarked = summary.remarked(outcome.results)
     strictly = f"with {STRICT}"
     if remarked and request:
         strictly = terminal.command_line(*_narrowed(remarked, session, request, defaults), STRICT)
-    covered = coverage(request, outcome.results) if request else None
     terminal.results(screen, outcome, repeat, strictly, covered.lines() if covered else ())
     wanted = {"candidate": session.candidate, "against": list(session.against), **asked}
     document = record.document(outcome, where, wanted, covered.to_json() if covered else None)
     status = summary.exit_status(outcome)
+    if searched:
+        document["search"] = to_json(searched)
+        show(screen, searched, session.candidate, files.failures, lambda saved: terminal.command_line("replay", saved))
+        if files.emit_pytest:
+            write_test(screen, searched, session.candidate, files.emit_pytest)
     if baseline:
         change = baseline.against(document)
         document["baseline"] = change.to_json()
@@ -95,7 +103,7 @@ def _ways_to_repeat(
             ways["this case is not saved"] = str(error)
         who = ("--op", found.case.op, "--candidate", session.candidate)
         ways["which contract it follows"] = terminal.command_line("identify", *who)
-    if request:
+    if request and found.case.given is None:
         ways["and its neighbours"] = terminal.command_line(*_narrowed(found, session, request, defaults))
     return ways
 

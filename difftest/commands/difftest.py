@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from difftest import options
 from difftest.cases import regimes
-from difftest.cases.case import spelling
+from difftest.cases.case import Case, spelling
 from difftest.cases.generate import generate
 from difftest.cases.request import Request
 from difftest.cases.widths import WIDEST_DRAWN
+from difftest.commands import activations
 from difftest.commands.compare import STRICT, compare
 from difftest.commands.files import Files
 from difftest.errors import UsageError
 from difftest.matrix import command as matrix_command
 from difftest.options import Given
-from difftest.providers.resolve import is_file, operators_of, resolve
+from difftest.providers.resolve import operators_of, resolve
+from difftest.report import record
 from difftest.report.baseline import Baseline
 from difftest.run import session, stability
 from difftest.run.call import takes_out
 from difftest.run.session import Session
+from reference import providers
 from reference.contracts import Contract
 from reference.formats import FORMATS
 from reference.operators import OPERATORS
@@ -35,6 +38,7 @@ def difftest(
     *,
     files: Files,
     baseline: Path | None,
+    inputs: Path | None,
     defaults: Mapping[str, Any],
     matrix_defaults: Mapping[str, Any],
     **options_given: Any,
@@ -42,32 +46,59 @@ def difftest(
     """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status.
 
     Several candidates make a matrix, `difftest.matrix`, which calls each under the contract that it claims. `baseline`: an
-    earlier run's JSON. `options_given`: the fields of `Given`. `defaults`: option -> what holds where nothing is named;
-    `matrix_defaults`: those that are others for a matrix.
+    earlier run's JSON. `inputs`: a file of tensors, in place of what regimes draw. `options_given`: the fields of `Given`.
+    `defaults`: option -> what holds where nothing is named; `matrix_defaults`: those that are others for a matrix.
     """
     given = Given(**options_given)
     if matrix_command.is_matrix(given.candidate):
-        return _matrix(given, files, baseline, matrix_defaults)
+        return _matrix(given, files, {"--baseline": baseline, "--inputs": inputs}, matrix_defaults)
     if files.markdown:
         raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
+    session, request, notes = planned(given, defaults, files.failures)
+    words = _in_words(given, request)
+    before = Baseline.read(baseline) if baseline else None
+    if inputs:
+        of_file, more = _of_file(given, request, inputs)
+        session, notes = replace(session, cases=of_file, again=frozenset(range(len(of_file)))), [*notes, *more]
+        words |= {"inputs": str(inputs)}
+    files.check()
+    options.memory_for(max((case.rows * case.width for case in session.cases), default=0))
+    return compare(session, files, words, defaults, None if inputs else request, notes, before)
+
+
+def _of_file(given: Given, request: Request, inputs: Path) -> tuple[list[Case], list[str]]:
+    """The cases of a file of tensors, and what to say of the operators that are left out."""
+    for option, value in {"--rows": given.rows, "--regimes": given.regime_names, "--time-budget": given.time_budget}.items():
+        if value:
+            raise UsageError(f"{option}: with --inputs there is none, the file says what is run")
+    dtypes = request.dtypes if given.dtypes else ()
+    widths = request.widths if given.widths else ()
+    found, left_out = activations.cases(inputs, request.contracts, bool(given.ops), dtypes, widths, request.device)
+    return found, [f"left out: {reason}" for reason in left_out]
+
+
+def planned(
+    given: Given, defaults: Mapping[str, Any], failures: Path, provider: Provider | None = None
+) -> tuple[Session, Request, list[str]]:
+    """The cases that the options ask for and how they are run, the request that they come from, and what to say of it.
+
+    What failed before and is saved in `failures` runs first. `provider`: the candidate, where its name is not enough to find it.
+    """
     bounded = bool(given.widths)
     given = _with_defaults(given, defaults)
-    provider = resolve(given.candidate)
+    candidate = provider or resolve(given.candidate)
     op_names = options.names("--ops", given.ops, OPERATORS) if given.ops else operators_of(given.candidate)
     given.check_numbers()
     contracts, without = options.contracts(given.contract, op_names, given.eps)
-    request = _request(given, contracts, provider, None if bounded else WIDEST_DRAWN)
-    before = Baseline.read(baseline) if baseline else None
-    session = _session(given, request)
-    files.check()
-    options.memory_for(max((case.rows * case.width for case in session.cases), default=0))
-    notes = [f"{op} has no contract {given.contract}: not run" for op in without]
-    return compare(session, files, _in_words(given, request), defaults, request, notes, before)
+    request = _request(given, contracts, candidate, None if bounded else WIDEST_DRAWN)
+    saved = record.saved_cases(failures, given.candidate, request)
+    session = replace(_session(given, request, saved), provider=provider)
+    return session, request, [f"{op} has no contract {given.contract}: not run" for op in without]
 
 
-def _matrix(given: Given, files: Files, baseline: Path | None, defaults: Mapping[str, Any]) -> int:
-    single: dict[str, Any] = {"--contract": given.contract, "--html": files.html, "--junit": files.junit, "--baseline": baseline}
-    single[STRICT] = given.batch_invariant
+def _matrix(given: Given, files: Files, single: dict[str, Any], defaults: Mapping[str, Any]) -> int:
+    single |= {"--contract": given.contract, "--html": files.html, "--junit": files.junit, STRICT: given.batch_invariant}
+    single["--emit-pytest"] = files.emit_pytest
     for option, value in single.items():
         if value:
             raise UsageError(f"{option}: a matrix has none; give one --candidate")
@@ -111,16 +142,16 @@ def _takes_out(provider: Provider, op: str, contract: Contract) -> bool:
         return True
 
 
-def _session(given: Given, request: Request) -> Session:
-    """The request's cases, and how they are run."""
-    cases = list(generate(request))
+def _session(given: Given, request: Request, saved: Sequence[Case]) -> Session:
+    """The saved cases, then the request's, and how they are run."""
+    cases = [*saved, *generate(request)]
     return Session(
         cases,
         given.candidate,
         options.words("--against", given.against),
         session.default_workers(given.candidate, request.device) if given.workers is None else given.workers,
         given.time_budget,
-        frozenset(range(len(cases))) if is_file(given.candidate) else stability.chosen(cases),
+        frozenset(range(len(cases))) if given.candidate not in providers.names() else stability.chosen(cases),
         given.batch_invariant,
     )
 
@@ -131,7 +162,7 @@ def _in_words(given: Given, request: Request) -> dict[str, Any]:
         "ops": list(request.contracts),
         "contracts": {op: spelling(OPERATORS[op], each) for op, each in request.contracts.items()},
         "dtypes": request.dtypes,
-        "widths": request.widths,
+        "widths": list(request.widths),
         "seed": given.seed,
         "batch_invariant": given.batch_invariant,
     }

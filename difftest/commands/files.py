@@ -14,7 +14,8 @@ from difftest.run.session import Outcome
 @dataclass(frozen=True, slots=True)
 class Files:
     """Where to leave what was found; None: nowhere. `failures` takes the worst case, only if there is a difference; it was named
-    where `failures_named`. `markdown` is a matrix's."""
+    where `failures_named`. `markdown` is a matrix's. `emit_pytest` takes a failure, shrunk, as a
+    test."""
 
     failures: Path
     failures_named: bool = True
@@ -23,10 +24,12 @@ class Files:
     junit: Path | None = None
     plots: Path | None = None
     markdown: Path | None = None
+    emit_pytest: Path | None = None
 
     def check(self) -> None:
         """Fails before the run where a file could not be written after it."""
         named = {"--json": self.json, "--html": self.html, "--junit": self.junit, "--markdown": self.markdown}
+        named["--emit-pytest"] = self.emit_pytest
         for option, path in named.items():
             if path:
                 files.check_writable(option, path)

@@ -9,6 +9,7 @@ from typing import Any
 from difftest import options
 from difftest.commands.compare import compare
 from difftest.commands.files import Files
+from difftest.errors import UsageError
 from difftest.report import record
 from difftest.run.session import Session
 
@@ -34,5 +35,9 @@ def replay(
     references = options.words("--against", against or str(saved.get("against", defaults["--against"])))
     files.check()
     strict = batch_invariant or (not candidate and bool((saved.get("stability") or {}).get("batch_invariant")))
+    try:
+        case.inputs()
+    except ValueError as error:
+        raise UsageError(f"CASE: {spec}: {error}") from None
     session = Session([replace(case, device=where)], chosen, references, again=frozenset([0]), batch_invariant=strict)
     return compare(session, files, {"replay": spec, "batch_invariant": strict}, defaults)

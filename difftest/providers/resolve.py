@@ -37,8 +37,12 @@ def operators_of(spec: str) -> list[str]:
     """The operators that a candidate is tested as when none are named: for a file, what its function's name says."""
     if not is_file(spec):
         return list(OPERATORS)
-    function = spec.rpartition(":")[2]
+    return [operator_named(spec.rpartition(":")[2])]
+
+
+def operator_named(function: str, option: str = "--ops") -> str:
+    """The operator that a function's name says. UsageError where it says none."""
     named = [op for op in OPERATORS if op in function]
     if not named:
-        raise UsageError(f"--ops: name the operator that {function} is, one of {', '.join(OPERATORS)}")
-    return [max(named, key=len)]  # "gemma_rmsnorm" also contains "rmsnorm"
+        raise UsageError(f"{option}: name the operator that {function} is, one of {', '.join(OPERATORS)}")
+    return max(named, key=len)  # "gemma_rmsnorm" also contains "rmsnorm"

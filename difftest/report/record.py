@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from difftest.cases.case import READ as CASE_SCHEMAS
 from difftest.cases.case import SCHEMA as CASE_SCHEMA
 from difftest.cases.case import Case, check_schema
-from difftest.errors import UsageError
+from difftest.cases.given import Values
+from difftest.cases.request import Request
+from difftest.errors import TesterError, UsageError
 from difftest.report import summary
 from difftest.report.accounts import accounts
 from difftest.report.files import not_written, write_json
@@ -18,6 +21,7 @@ from difftest.run.check import Result
 from difftest.run.session import Outcome
 
 SCHEMA = "numba-kernels/difftest/2"
+MOST_SAVED = 100  # of a folder's cases, that run ahead of a run's own
 READ = (SCHEMA, "numba-kernels/difftest/1")  # whose cases are of the case's first schema
 
 
@@ -48,9 +52,27 @@ def save_case(folder: Path, result: Result) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise not_written(folder, error) from None
-    path = folder / f"{case.op}-{case.dtype}-{case.width}-{case.regime}-{case.seed}.json"
+    kept = "-shrunk" if isinstance(case.given, Values) else ""
+    path = folder / f"{case.op}-{case.dtype}-{case.width}-{case.regime}-{case.seed}{kept}.json"
     write_json(path, {"schema": CASE_SCHEMA, **result.to_json()})
     return path
+
+
+def saved_cases(folder: Path, candidate: str, request: Request) -> list[Case]:
+    """The cases in a folder in which that candidate failed before and that the request has room for, the newest first.
+
+    What is no such case is left alone.
+    """
+    found = []
+    for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+        try:
+            case, saved = load_case(str(path))
+            mine = saved.get("candidate") == candidate and case.op in request.contracts and case.dtype in request.dtypes
+            if mine and case.contract.code == request.contracts[case.op].code and (case.given is None or case.inputs()):
+                found.append(replace(case, device=request.device, origin="saved"))
+        except (TesterError, ValueError):
+            continue
+    return found[:MOST_SAVED]
 
 
 def load_case(spec: str) -> tuple[Case, dict[str, Any]]:

@@ -25,7 +25,7 @@ class Session:
     """Which cases, which candidate, against whom; how many processes (0: this one); when to stop starting new cases.
 
     `again`: the indexes of the cases that are called again, and in parts. `batch_invariant`: bits that depend on the part
-    are a difference.
+    are a difference. `provider`: the candidate itself, where its name says too little to find it by; for this process alone.
     """
 
     cases: Sequence[Case]
@@ -35,6 +35,7 @@ class Session:
     time_budget: float | None = None  # seconds
     again: frozenset[int] = frozenset()
     batch_invariant: bool = False
+    provider: Provider | None = None
 
     def groups(self) -> list[list[int]]:
         """The cases by what shares compiled kernels: one dtype of an operator, and of its Gemma form, which differs in a number
@@ -68,7 +69,7 @@ class Checks:
     def begin(self, group: int) -> Callable[[int], Found]:
         """The check of a case."""
         if not self._providers:
-            self._providers = [resolve(self._session.candidate)]
+            self._providers = [self._session.provider or resolve(self._session.candidate)]
             self._providers += [resolve(name, "--against") for name in self._session.against]
         return self._check
 
