@@ -12,7 +12,7 @@ from difftest.pages.sources import ORDER
 from difftest.report.table import Table, markdown
 
 TREE = "tree"
-SHORT = 6  # digits of an identity that name it on the page
+LONG, SHORT = 12, 6  # digits of an identity, and those that name it on the page
 
 
 def orders(page: Path) -> str:
@@ -57,7 +57,8 @@ def _batches(mine: dict[int, dict[str, Any]], rows: int) -> str:
             numbers.add(int(number))
             if said != "same":
                 identity, _, summary = said.partition(": ")
-                other.append(f"width {width}, {number} row{'s' * (number != '1')}: `{identity[:SHORT]}`, {summary}")
+                what = f"`{identity[:SHORT]}`, {summary}" if len(identity) == LONG else said
+                other.append(f"width {width}, {number} row{'s' * (number != '1')}: {what}")
     if not any(entry.get("batches") for entry in mine.values()):
         return "-"
     return "; ".join(other) or f"the same in calls of {', '.join(map(str, sorted(numbers)))}"

@@ -141,7 +141,9 @@ def _at(found: Order, gauge: Gauge, seed: int) -> str:
         except Unobservable as error:
             return f"{UNSEEN}: {error}"
     other = _measured(replace(gauge, asked=0, calls=0, most=min(gauge.most, MOST_CALLS * gauge.rows)), seed)
-    return "same" if other.identity == found.identity else f"{other.identity}: {other.summary}"
+    if other.identity == found.identity:
+        return "same"
+    return f"{other.identity}: {other.summary}" if other.state == TREE else other.summary
 
 
 def _what_loses_nothing(gauge: Gauge) -> str:

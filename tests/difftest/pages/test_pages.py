@@ -143,7 +143,7 @@ def test_the_orders_are_shown_by_who_has_them(monkeypatch):
 
     found = [
         entry("a", "111111aaaaaa"),
-        entry("b", "111111aaaaaa", batches={"1": "222222bbbbbb: 8 in sequence", "16": "same"}),
+        entry("b", "111111aaaaaa", batches={"1": "222222bbbbbb: 8 in sequence", "4": "no tree: why"}),
         entry("c", "at once", state="at once", summary="at once: in fp64", batches={}),
         {"op": "rmsnorm", "dtype": "bf16", "width": 8, "provider": "d", "skipped": "not installed"},
     ]
@@ -151,7 +151,7 @@ def test_the_orders_are_shown_by_who_has_them(monkeypatch):
     monkeypatch.setattr(sources, "latest", lambda kind: document)
     text = blocks.BLOCKS["orders"](sources.ROOT / "docs" / "order.md")
     assert "| a | `111111` | the same in calls of 1, 256 |" in text
-    assert "| b | `111111` | width 8, 1 row: `222222`, 8 in sequence |" in text
+    assert "| b | `111111` | width 8, 1 row: `222222`, 8 in sequence; width 8, 4 rows: no tree: why |" in text
     assert "| `111111` | 8 | 3 | lines of 111111aaaaaa | a bf16, b bf16 |" in text
     assert "- c, `rmsnorm` bf16, width 8: at once: in fp64" in text
     assert "- d, `rmsnorm` bf16: not measured, not installed" in text
