@@ -69,7 +69,7 @@ def main(file: Path, providers: str, ops: str, dtypes: str, widths: str, batches
 
 
 def _head(where: str) -> dict[str, Any]:
-    command = " ".join(["python", *sys.argv])
+    command = " ".join(["python benchmarks/order.py", *(Path(word).name for word in sys.argv[1:])])  # no folder of a machine
     if where.startswith("cuda"):
         return conditions.head(SCHEMA, command, torch.device(where))
     date = datetime.now(UTC).isoformat(timespec="seconds")
