@@ -58,7 +58,7 @@ def write(path: Path, document: Mapping[str, Any], outcome: Outcome, repeat: Map
             for result in summary.called_again(outcome.results)
             if result.remarks
         ][:MOST_REMARKS],
-        groups=[_group(group) for group in groups],
+        groups=[_group(group) for group in _by_operator_and_dtype(outcome.results)],
         colours=safe(picture.colours()),
         picture_style=safe(picture.STYLE),
     )
@@ -188,6 +188,15 @@ def _not_covered(document: Mapping[str, Any], outcome: Outcome) -> Iterator[str]
     yield from (document.get("coverage") or {}).get("not_covered", ())
 
 
+def _by_operator_and_dtype(results: Sequence[Result]) -> list[summary.Group]:
+    """The results of all references together."""
+    found: dict[tuple[str, str], summary.Group] = {}
+    for result in results:
+        key = (result.case.op, result.case.dtype)
+        found.setdefault(key, summary.Group(*key, "")).results.append(result)
+    return list(found.values())
+
+
 def _group(group: summary.Group) -> dict[str, Any]:
     by_regime: dict[str, list[Result]] = {}
     for result in group.results:
@@ -198,7 +207,7 @@ def _group(group: summary.Group) -> dict[str, Any]:
         most = compact(output.max_ulp)
         said += f", {output.mismatches:,} of {output.elements:,} elements of the output differ, by {most} ULP at most"
     return {
-        "title": f"{group.op} {group.dtype} against {group.against}",
+        "title": f"{group.op} {group.dtype}",
         "verdict": group.verdict,
         "style": STYLE[group.verdict],
         "differs": bool(group.differing),
@@ -218,7 +227,7 @@ def _case(result: Result) -> dict[str, Any]:
     output = result.outputs.get("output")
     return {
         "shape": "x".join(map(str, result.case.shape)),
-        "call": describe(result.case).partition(", ")[2],
+        "call": describe(result.case).split(", ", 2)[2],
         "against": result.against,
         "ended": ended,
         "style": ENDED[ended],

@@ -62,7 +62,15 @@ def pages(tmp_path_factory):
 
     folder, found = tmp_path_factory.mktemp("pages"), {}
     differing = (*SMALL, "--candidate", f"{BROKEN / 'drops_one_element.py'}:rmsnorm")
-    conforming = (*SMALL, "--candidate", "torch", "--against", "torch-rmsnorm,quack", "--ops", "fused_add_rmsnorm,gelu_and_mul")
+    conforming = (
+        *SMALL,
+        "--candidate",
+        "torch",
+        "--against",
+        "torch-rmsnorm,torch,quack",
+        "--ops",
+        "fused_add_rmsnorm,gelu_and_mul",
+    )
     for name, words in (("conforms", conforming), ("differs", differing)):
         files = ("--html", folder / f"{name}.html", "--json", folder / f"{name}.json", "--failures", folder / "failures")
         CliRunner().invoke(cli.main, ["difftest", "--device", "cpu", *map(str, (*words, *files))])
