@@ -138,10 +138,12 @@ def leaves_fp32(terms: NormTerms) -> torch.Tensor:
     """Where fp32 may lose an intermediate, so that relative bounds fail; (rows, width).
 
     h, h * rstd or rstd * weight is subnormal (flushed to zero, or rounded coarsely) or too large although the product
-    comes back.
+    comes back; or the product is, which fp32 rounds coarsely before storage does.
     """
     hidden, scale = terms.hidden.abs(), (terms.weight * terms.rstd).abs()
     smallest = torch.minimum(torch.minimum(hidden, hidden * terms.rstd), scale)
+    if terms.storage is not torch.float32:
+        smallest = torch.minimum(smallest, hidden * scale)
     return (smallest < 1.001 * FP32_TINY) | (scale > 0.999 * FP32_MAX)
 
 

@@ -363,3 +363,14 @@ def test_a_bias_rounded_to_the_weights_dtype_is_another_contract():
     outputs = evaluate("gemma_rmsnorm", inputs, stored)
     assert judge("gemma_rmsnorm", inputs, outputs, stored).conforms
     assert not judge("gemma_rmsnorm", inputs, outputs, fp32).conforms
+
+
+def test_a_subnormal_product_is_rounded_by_fp32_before_it_is_by_storage():
+    """1.4999976 steps of bf16 become 1.5 in fp32, whose own steps are no finer there, and then 2."""
+    generator = torch.Generator().manual_seed(10)  # with a product that near to a tie
+    rows = {name: torch.randn(64, 333, generator=generator).mul(0.02).bfloat16() for name in ("input", "residual")}
+    steps = torch.randint(4, 41, (333,), generator=generator, dtype=torch.float64)
+    inputs = {**rows, "weight": (steps * 2.0**-133).bfloat16()}
+    meant = contract("fused_add_rmsnorm", "R0W0", eps=1e-3)
+    verdict = judge("fused_add_rmsnorm", inputs, evaluate("fused_add_rmsnorm", inputs, meant), meant)
+    assert verdict.reasons == ()
