@@ -17,10 +17,12 @@ from click.testing import CliRunner
 
 from difftest import cli
 from difftest.cases import Case, Request, generate
+from difftest.mutants import plain
 from reference.contracts import contract
 
 ROOT = Path(__file__).parent.parent
 BROKEN = Path(__file__).parent / "difftest" / "broken"
+PLAIN = Path(plain.__file__)
 ZEROS = f"{BROKEN / 'returns_zeros'}.py:rmsnorm"
 SMALL = {"--ops": "rmsnorm", "--dtypes": "bf16", "--widths": "3,64", "--cases": "0", "--strength": "1", "--device": "cpu"}
 EMPTY = ("--ops", "--dtypes", "--rows", "--regimes", "--candidate", "--against", "--contract", "--device")
@@ -55,7 +57,7 @@ def small(*words, candidate="torch"):
         (["--candidate", "numbaa"], "--candidate: 'numbaa'", "did you mean numba?"),
         (["--candidate", "/no/file.py:rmsnorm"], "--candidate", "no file"),
         (["--candidate", f"{BROKEN / 'plain'}.py"], "--candidate", ":FUNCTION"),
-        (["--candidate", f"{BROKEN / 'plain'}.py:rmsnrm"], "--candidate: 'rmsnrm'", "did you mean rmsnorm?"),
+        (["--candidate", f"{PLAIN}:rmsnrm"], "--candidate: 'rmsnrm'", "did you mean rmsnorm?"),
         (["--contract", "R9W0"], "--contract: 'R9W0'", "W0, W1"),
         (["--contract", "S1"], "--contract: 'S1'", "W0, W1"),
         (["--device", "gpu"], "--device: 'gpu'", "auto, cpu, cuda"),

@@ -27,13 +27,26 @@ def order_changes_from_call_to_call(input, weight, eps):
     return (rows * torch.rsqrt(total / rows.shape[-1] + eps) * weight.float()).to(input.dtype)
 
 
+def rstd_by_the_number_of_rows(rows, eps):
+    """Below four rows the other order."""
+    squares = rows.square()
+    total = in_another_order(squares) if rows.shape[:-1].numel() < 4 else squares.sum(-1, keepdim=True)
+    return torch.rsqrt(total / rows.shape[-1] + eps)
+
+
 @mutant("rmsnorm", "vllm#48271, #48391", batch_invariant="")
 def order_by_the_number_of_rows(input, weight, eps):
     """Below four rows a row is summed in another order, as when the block's size is chosen by the number of rows."""
     rows = input.float()
-    squares = rows.square()
-    total = in_another_order(squares) if rows.shape[:-1].numel() < 4 else squares.sum(-1, keepdim=True)
-    return (rows * torch.rsqrt(total / rows.shape[-1] + eps) * weight.float()).to(input.dtype)
+    return (rows * rstd_by_the_number_of_rows(rows, eps) * weight.float()).to(input.dtype)
+
+
+@mutant("fused_add_rmsnorm", "vllm#48271, #48391", batch_invariant="")
+def fused_order_by_the_number_of_rows(input, residual, weight, eps):
+    """Below four rows a row is summed in another order, as when the block's size is chosen by the number of rows."""
+    rows = input.float() + residual.float()
+    residual.copy_(rows)
+    input.copy_(rows * rstd_by_the_number_of_rows(rows, eps) * weight.float())
 
 
 _PARTIALS: dict[tuple, torch.Tensor] = {}

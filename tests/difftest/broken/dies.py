@@ -3,7 +3,7 @@
 import os
 import signal
 
-import plain
+from difftest.mutants import plain
 
 
 def rmsnorm(input, weight, eps):

@@ -1,7 +1,1 @@
-"""1 / (rms + eps) instead of 1 / sqrt(mean square + eps)."""
-
-
-def rmsnorm(input, weight, eps):
-    rows = input.float()
-    rms = rows.square().mean(-1, keepdim=True).sqrt()
-    return (rows / (rms + eps) * weight.float()).to(input.dtype)
+from difftest.mutants.field.eps import eps_outside_the_root as rmsnorm  # noqa: F401

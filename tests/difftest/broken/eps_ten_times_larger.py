@@ -1,7 +1,1 @@
-"""1e-5 in place of 1e-6: invisible on unit-normal rows."""
-
-from plain import rmsnorm as right
-
-
-def rmsnorm(input, weight, eps):
-    return right(input, weight, 10 * eps)
+from difftest.mutants.field.eps import eps_ten_times_larger as rmsnorm  # noqa: F401

@@ -5,7 +5,8 @@ import os
 import signal
 
 import torch
-from plain import rmsnorm as right
+
+from difftest.mutants.plain import rmsnorm as right
 
 calls = 0
 

@@ -1,8 +1,1 @@
-"""Writes +0 for the sum of two -0, as a residual that starts from a zeroed accumulator would."""
-
-from plain import fused_add_rmsnorm as right
-
-
-def fused_add_rmsnorm(input, residual, weight, eps):
-    right(input, residual, weight, eps)
-    residual.add_(0.0)
+from difftest.mutants.field.values import positive_zero_residual as fused_add_rmsnorm  # noqa: F401

@@ -1,7 +1,1 @@
-"""The sum is normalised and never stored: what `reshape` instead of `view` does to a strided residual."""
-
-from plain import fused_add_rmsnorm as right
-
-
-def fused_add_rmsnorm(input, residual, weight, eps):
-    right(input, residual.clone(), weight, eps)
+from difftest.mutants.field.memory import residual_not_written_back as fused_add_rmsnorm  # noqa: F401

@@ -1,7 +1,1 @@
-"""The null kernel: a tolerance of 1e-2 accepts it wherever the right values are small."""
-
-import torch
-
-
-def rmsnorm(input, weight, eps):
-    return torch.zeros_like(input)
+from difftest.mutants.field.values import returns_zeros as rmsnorm  # noqa: F401
