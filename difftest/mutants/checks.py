@@ -17,7 +17,6 @@ CHECKS: tuple[tuple[str, str, str], ...] = (
     ("stability", r"^changes from run to run|overwritten by the next|^in a second call: ", "other bits in a second call"),
     ("batch", r"^depends on the batch|^rows? \d+( to \d+)? alone: ", "a call on a part of the rows"),
     ("raised", r"^raised |process died", "an exception, or the end of the process"),
-    ("loops", r"^does not end", "a call without an end"),
     (
         "memory",
         r"overwritten, the first|was freed|was rebound|after the call, not|shares memory|overwrote nothing|belongs in the memory",
