@@ -221,27 +221,31 @@ CHECKS = """(() => {
 })()"""
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="no Chromium: apt-get install chromium")
-def test_a_browser_shows_all_of_it_at_both_widths_and_in_both_schemes(pages, tmp_path):
-    with Chromium(tmp_path / "profile") as browser:
-        grounds = set()
-        for file, _ in pages.values():
-            for width in (390, 1280):
-                for scheme in ("light", "dark"):
-                    browser.open(file, width, scheme)
-                    assert browser.evaluate("innerWidth") == width
-                    found = json.loads(browser.evaluate(CHECKS))
-                    assert found["wrong"] == [], (file.name, width, scheme)
-                    assert found["seen"] > 100
-                    grounds.add((scheme, browser.evaluate("getComputedStyle(document.body).backgroundColor")))
-        assert len(grounds) == 2, "one ground a scheme"
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if PROGRAM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with Chromium(tmp_path_factory.mktemp("profile")) as found:
+        yield found
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="no Chromium: apt-get install chromium")
-def test_an_entry_opens_its_comparisons(pages, tmp_path):
+def test_a_browser_shows_all_of_it_at_both_widths_and_in_both_schemes(browser, pages):
+    grounds = set()
+    for file, _ in pages.values():
+        for width in (390, 1280):
+            for scheme in ("light", "dark"):
+                browser.open(file, width, scheme)
+                assert browser.evaluate("innerWidth") == width
+                found = json.loads(browser.evaluate(CHECKS))
+                assert found["wrong"] == [], (file.name, width, scheme)
+                assert found["seen"] > 100
+                grounds.add((scheme, browser.evaluate("getComputedStyle(document.body).backgroundColor")))
+    assert len(grounds) == 2, "one ground a scheme"
+
+
+def test_an_entry_opens_its_comparisons(browser, pages):
     file, _ = pages["differs"]
-    with Chromium(tmp_path / "profile") as browser:
-        browser.open(file, 1280, "light")
-        browser.evaluate("document.querySelector('.card td a').click()")
-        opened = "(() => { const e = document.querySelector(':target'); return e && e.getClientRects().length > 0; })()"
-        assert browser.evaluate(f"new Promise(done => setTimeout(() => done({opened}), 200))")
+    browser.open(file, 1280, "light")
+    browser.evaluate("document.querySelector('.card td a').click()")
+    opened = "(() => { const e = document.querySelector(':target'); return e && e.getClientRects().length > 0; })()"
+    assert browser.evaluate(f"new Promise(done => setTimeout(() => done({opened}), 200))")
