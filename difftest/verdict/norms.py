@@ -114,9 +114,9 @@ def _judge_rows(
         reasons += elements.judge_zero_signs(candidate, terms.negative, rstd.judged & ~terms.sign_is_free(), statistics)
     if not reasons:
         reasons += bias.judge(terms, rstd, together, statistics)
-    # Which ties lie where is chance: a count exceeds its mean by 5 standard deviations and 5 with probability below 1e-6.
+    # Which ties lie where is chance: a count exceeds its mean by 6 standard deviations and 6 with probability below 1e-8.
     expected_count = float(rstd.explained.sum())
-    statistics["explained"] = min(count, int(expected_count + 5 * math.sqrt(expected_count) + 5))
+    statistics["explained"] = min(count, int(expected_count + 6 * math.sqrt(expected_count) + 6))
     if statistics["differing"] > statistics["explained"] and not reasons:
         reasons.append(
             f"{statistics['differing']} of {count} elements are not the correctly rounded value; "

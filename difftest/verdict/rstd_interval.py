@@ -107,11 +107,11 @@ def rstd_interval(terms: NormTerms, candidate: torch.Tensor) -> RstdInterval:
 def typical_error(terms: NormTerms, bound: torch.Tensor, generic: torch.Tensor) -> torch.Tensor:
     """(rows, 1): how far off rstd is taken to be when differing elements are counted over all rows.
 
-    Of generic rows the bias that all may share and one standard deviation, which the mean of the magnitudes exceeds by five
-    standard errors with probability below 1e-6; at most the bound. Elsewhere the bound itself.
+    Of generic rows the bias that all may share and one standard deviation, which the mean of the magnitudes exceeds by six
+    standard errors with probability below 1e-8; at most the bound. Elsewhere the bound itself.
     """
     rows = max(1, int(generic.sum()))
-    likely = RSTD_BIAS + rstd_deviation(terms.additions) * (1.0 + 5.0 / math.sqrt(rows))
+    likely = RSTD_BIAS + rstd_deviation(terms.additions) * (1.0 + 6.0 / math.sqrt(rows))
     return torch.where(generic, bound.clamp(max=likely), bound)
 
 

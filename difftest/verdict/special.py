@@ -18,6 +18,8 @@ def judge(terms: NormTerms, candidate: torch.Tensor, judged: torch.Tensor, stati
     is admitted there and where the sum of squares may be Inf: compensated sums (Kahan) and running means (Welford) subtract
     Inf from Inf.
     """
+    if bool(judged.all()):
+        return []
     by_class = ~judged & ~(terms.finite & torch.isfinite(terms.weight) & (terms.shifted > 0))
     overflows = sum_overflows(terms)  # of a row that an Inf reaches too
     may_be_nan = torch.where(overflows, candidate.isnan().all(-1, keepdim=True), torch.zeros_like(overflows))

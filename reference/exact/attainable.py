@@ -124,11 +124,13 @@ def is_exact(terms: NormTerms) -> torch.Tensor:
     tables begin at 1.
     """
     width = terms.hidden.shape[-1]
+    if width & (width - 1) or width >= 2**24:
+        return torch.zeros_like(terms.finite)
     mantissa, exponent = torch.frexp(terms.mean_square)
     exact = terms.finite & (mantissa == 0.5) & (exponent % 2 == 1) & (terms.shifted == terms.mean_square)
     exact &= (terms.mean_square > 2.0**-100) & (terms.mean_square < 2.0**100)
-    if width & (width - 1) or width >= 2**24 or not bool(exact.any()):
-        return torch.zeros_like(exact)
+    if not bool(exact.any()):
+        return exact
     digits = (24 - width.bit_length() + 1) // 2  # squares of multiples of 2^-digits have sums of at most 24 bits
     steps = terms.hidden * terms.rstd * 2.0**digits
     return exact & (steps == steps.round()).all(dim=-1, keepdim=True)

@@ -56,9 +56,13 @@ class NormTerms:
         return torch.signbit(self.hidden) ^ torch.signbit(self.weight)
 
     def sign_is_free(self) -> torch.Tensor:
-        """Where forms differ in the sign of a zero: a bias in an FMA, n * w + n, gives +0 where w + 1 is 0, or n = h * rstd."""
+        """Where forms differ in the sign of a zero.
+
+        A stored weight of -0 is +0 where a bias of 0 is added, as kernels do that serve Gemma's form too. A bias in an FMA,
+        n * w + n, gives +0 where w + 1 is 0, or n = h * rstd.
+        """
         if not self.biased:
-            return torch.zeros_like(self.hidden, dtype=torch.bool)
+            return ((self.weight == 0) & torch.signbit(self.weight)).expand_as(self.hidden)
         overflows = self.mean_square * self.hidden.shape[-1] > FP32_MAX / 2  # then rstd is 0
         return ((self.hidden * self.rstd).abs() < FP32_TINY) | (self.weight == 0) | overflows
 

@@ -28,11 +28,11 @@ def verdict_of(kind, code, dtype, regime, op=FUSED, rows=24, seed=0):
     return judge(op, inputs, run(kind, OPERATORS[op], inputs, case.contract), case.contract)
 
 
-INEXACT = ("normal", "small_mean_square", "square_overflow", "outliers", "magnitudes", "subnormal", "binades", "inf_nan")
+INEXACT = ("small_mean_square", "square_overflow", "outliers", "magnitudes", "subnormal", "binades", "inf_nan")
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-@pytest.mark.parametrize("regime", INEXACT)
+@pytest.mark.parametrize("regime", ["normal", *(pytest.param(each, marks=pytest.mark.slow) for each in INEXACT)])
 def test_a_truncated_inner_value_and_a_residual_that_is_rarely_stochastic_are_found_in_every_inexact_regime(regime, dtype):
     for code in ("R0W1", "R1W1"):
         assert not verdict_of(InnerTruncated, code, dtype, regime).conforms
@@ -71,7 +71,7 @@ def test_the_likelihood_ratio_reaches_its_threshold_as_seldom_as_markov_says():
     """At the edge of the null hypothesis, the whole bias in one direction: 1/p is reached with probability p at most."""
     generator = torch.Generator().manual_seed(0)
     evidence = []
-    for _ in range(1500):
+    for _ in range(800):
         errors = 5.5 * U + 2.2 * U * torch.randn(24, generator=generator, dtype=torch.float64)
         evidence.append(leaning(*intervals(errors, 2 * U, generator), 2.2 * U))
     evidence = np.array(evidence)
@@ -94,7 +94,7 @@ def no_false_alarm(seeds, width):
 
 
 def test_no_honest_kernel_leans():
-    no_false_alarm(range(12), 1024)
+    no_false_alarm(range(6), 1024)
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def verdict_of(kind, regime, dtype, width, op="rmsnorm", seed=0, rows=8, change=
     return judge(op, inputs, outputs, case.contract)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("dtype", ["fp32", *(pytest.param(each, marks=pytest.mark.slow) for each in ("bf16", "fp16"))])
 @pytest.mark.parametrize("kind", ORDERS)
 def test_a_named_order_conforms_in_every_regime(kind, dtype):
     for regime in regimes.names(OPERATORS["rmsnorm"]):

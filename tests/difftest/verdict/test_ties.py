@@ -39,14 +39,14 @@ class OtherOrders(Fp32):
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 @pytest.mark.parametrize(("op", "code"), CODES)
 def test_halves_away_from_zero_are_found(op, code, dtype):
-    case = ties(op, code, dtype, rows=4)
+    case = ties(op, code, dtype, rows=2)
     for kind in (Fp32, OtherOrders):
         assert verdict_of(kind, case).conforms
     found = verdict_of(HalfAway, case)
     if op == "swigluoai_and_mul" and code == "S0":
         return  # no gate reaches where its activation is exact: nothing of it is a tie
     assert not found.conforms
-    assert found.statistics["unattainable"] > 500 or found.statistics["residual_mismatches"] > 500
+    assert found.statistics["unattainable"] > 250 or found.statistics["residual_mismatches"] > 250
 
 
 @pytest.mark.parametrize(("code", "dtype"), [("W0", "bf16"), ("W0", "fp16"), ("W0", "fp32"), ("W1", "fp32")])
