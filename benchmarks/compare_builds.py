@@ -113,8 +113,8 @@ def compare(old: Path, new: Path, points: str, file: Path | None) -> None:
     import torch
 
     sys.path.insert(0, str(Path(__file__).parent.parent))
-    from difftest.bench import conditions
     from difftest.report import jsonl
+    from difftest.run import conditions
 
     builds = {"old": Build(old.resolve()), "new": Build(new.resolve())}
     command = "python benchmarks/compare_builds.py OLD_TREE NEW_TREE"

@@ -17,12 +17,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numba_kernels
-from difftest.bench import conditions, shapes
+from difftest.bench import shapes
 from difftest.bench.buffers import BufferSets
 from difftest.bench.shapes import timed
 from difftest.bench.timer import GraphTimer
 from difftest.cases.case import Case
 from difftest.report import jsonl
+from difftest.run import conditions
 
 SCHEMA = "numba-kernels/contracts/1"
 CASES = [

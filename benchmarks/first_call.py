@@ -16,8 +16,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from difftest.bench import conditions
 from difftest.report import jsonl
+from difftest.run import conditions
 
 SCHEMA = "numba-kernels/first-call/1"
 OPS = ("fused_add_rmsnorm", "silu_and_mul")

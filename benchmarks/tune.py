@@ -28,12 +28,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from difftest.bench import conditions, shapes
+from difftest.bench import shapes
 from difftest.bench.buffers import BufferSets
 from difftest.bench.shapes import head, timed
 from difftest.bench.timer import GraphTimer
 from difftest.cases.case import Case
 from difftest.report import jsonl
+from difftest.run import conditions
 from numba_kernels import tuning
 from numba_kernels.backend.compile import machine_code
 from numba_kernels.kernels.config import Config, GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation

@@ -14,13 +14,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from difftest import errors, interrupts, options
-from difftest.bench import conditions, ladder, plots, results, run, tables
+from difftest.bench import ladder, plots, results, run, tables
 from difftest.bench.shapes import OURS, PEERS, cases, parse
 from difftest.bench.timer import GraphTimer
 from difftest.cases.case import Case
 from difftest.errors import LackingError, UsageError
 from difftest.providers.resolve import resolve
 from difftest.report import files, jsonl, table, terminal
+from difftest.run import conditions
 from difftest.wording import counted
 from reference.formats import FORMATS
 from reference.operators import OPERATORS

@@ -18,7 +18,7 @@ import torch
 
 from difftest.bench import check, shapes
 from difftest.bench.buffers import BufferSets, CopyPairs
-from difftest.bench.conditions import uses_pdl
+from difftest.bench.dependent_launch import uses_pdl
 from difftest.bench.shapes import OURS, head
 from difftest.bench.timer import Captured, Timer
 from difftest.cases.case import Case

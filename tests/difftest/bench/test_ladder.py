@@ -7,9 +7,10 @@ import torch
 from click.testing import CliRunner
 
 from difftest import cli
-from difftest.bench import command, conditions, ladder
+from difftest.bench import command, ladder
 from difftest.bench.shapes import timed
 from difftest.report import jsonl
+from difftest.run import conditions
 from reference.arithmetic import evaluate
 from reference.contracts import contract
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Any
 
 import torch
 
-from difftest.bench.shapes import OURS
 from difftest.run.environment import PACKAGES, environment
 from reference.providers import Provider
 
@@ -32,12 +30,17 @@ def head(schema: str, command: str, device: torch.device, providers: Iterable[Pr
     """What every result file of a GPU begins with."""
     return {
         "schema": schema,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": now(),
         "command": command,
         "card": card(device),
         "environment": versions(str(device), providers),
         "clocks": clocks(device),
     }
+
+
+def now() -> str:
+    """The time, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def card(device: torch.device) -> dict[str, Any]:
@@ -73,21 +76,3 @@ def versions(device: str, providers: Iterable[Provider]) -> dict[str, str]:
     """The environment, and each provider's version."""
     found = environment(device, PACKAGES)
     return {**found, **{f"provider {provider.name}": provider.version() for provider in providers}}
-
-
-def uses_pdl(name: str, device: torch.device) -> bool:
-    """Whether the provider's launches ask for programmatic dependent launch on this device.
-
-    FlashInfer's functions ask where `device_support_pdl` says so, and the providers pass that on; ours from Hopper on. The
-    others have no such option.
-    """
-    if device.type != "cuda":
-        return False
-    if name == OURS:
-        return torch.cuda.get_device_capability(device) >= (9, 0)
-    if name.startswith("flashinfer"):
-        try:
-            return bool(import_module("flashinfer.utils").device_support_pdl(device))
-        except Exception:  # another version of the library: its launches are as it makes them
-            return False
-    return False
