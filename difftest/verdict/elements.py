@@ -26,7 +26,7 @@ def judge_classes(
     candidate: torch.Tensor, expected: torch.Tensor, compared: torch.Tensor, statistics: dict[str, Any]
 ) -> list[str]:
     """NaN, +Inf, -Inf or finite, where `compared`."""
-    wrong = compared & (_class(candidate) != _class(expected))
+    wrong = compared & (class_of(candidate) != class_of(expected))
     statistics["classes"] = int(compared.sum())
     count = statistics["class_mismatches"] = int(wrong.sum())
     if not count:
@@ -37,7 +37,7 @@ def judge_classes(
     return [f"{count} non-finite results are of another class; row {row}, column {column} is {found:.9g}, not {shown}"]
 
 
-def _class(values: torch.Tensor) -> torch.Tensor:
+def class_of(values: torch.Tensor) -> torch.Tensor:
     """0 finite, 1 Inf, -1 -Inf, 2 NaN."""
     infinite = torch.where(torch.isinf(values), torch.sign(values), 0).to(torch.int8)
     return torch.where(torch.isnan(values), 2, infinite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from reference.exact.attainable import activation_interval, ends, gated_ends, ga
 from reference.exact.bounds import FP32_MAX, FP32_TINY
 from reference.exact.terms import GatedTerms
 from reference.operators.contract import Contract
-from reference.rounding import round_from_f64, rounding_interval
+from reference.rounding import rounding_interval
 
 
 def judge(terms: GatedTerms, outputs: Mapping[str, torch.Tensor], contract: Contract, statistics: dict[str, Any]) -> list[str]:
@@ -35,12 +36,7 @@ def judge(terms: GatedTerms, outputs: Mapping[str, torch.Tensor], contract: Cont
     statistics |= {"cancelling": cancelling, "classes": 0, "class_mismatches": 0, "zero_signs": 0}
     reasons = []
     if bool((~gated_judged(terms)).any()):
-        activated = terms.gate * terms.factor
-        if terms.rounds_activation:
-            activated = round_from_f64(activated, terms.storage).double()
-        # act(-Inf) is -Inf * 0 in one form and 0 in another, and Inf times an activation that may vanish is either.
-        settled = (terms.gate != -torch.inf) & ~(torch.isinf(terms.up) & (activated.abs() < 1e-30))
-        reasons += elements.judge_classes(candidate, truth, ~gated_judged(terms) & settled, statistics)
+        reasons += elements.judge_classes(candidate, truth, ~gated_judged(terms) & settled(terms), statistics)
     if statistics["unattainable"]:
         reasons.append(elements.describe_worst(candidate, truth, unattainable, contract, count))
     elif bool((candidate == 0).any()):
@@ -55,3 +51,17 @@ def _overflowed(terms: GatedTerms, candidate: torch.Tensor) -> torch.Tensor:
     beyond = (terms.gate * terms.up).abs() > 0.999 * FP32_MAX
     infinite = torch.isinf(candidate) & (torch.signbit(candidate) == terms.negative)
     return beyond & (infinite | (torch.isnan(candidate) & (terms.factor < FP32_TINY)))
+
+
+def settled(terms: GatedTerms) -> torch.Tensor:
+    """Where a NaN or an Inf that comes in leaves one class only; (rows, width), without meaning where all is finite.
+
+    act(-Inf) is -Inf * 0 in one form and 0 in another, and Inf times an activation that may vanish is either: in fp32, or where
+    it is stored (half of fp16's smallest number, say, which is a tie).
+    """
+    activated = terms.gate * terms.factor
+    may_vanish = activated.abs() < 1e-30
+    if terms.rounds_activation:
+        alone = replace(terms, up=torch.ones_like(terms.up))
+        may_vanish = may_vanish | ends(alone).contains(torch.zeros_like(terms.up, dtype=terms.storage))
+    return (terms.gate != -torch.inf) & ~(torch.isinf(terms.up) & may_vanish)
