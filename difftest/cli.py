@@ -26,6 +26,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 MATRIX_DEFAULTS: Mapping[str, Any] = {"--dtypes": "fp16,bf16", "--widths": "111,4096"}
 FAILURES = Path("out/failures")
+SHARE_ON_CPU = 2.0**-12  # of the pairs of two operands: 2^20, some seconds each
 
 EXIT_STATUS = """Exit status: 0 conforms, 1 a difference was found, 2 bad usage (or cases that prove nothing), 3 the environment
 lacks what was asked for, 70 a fault of the tester itself, 130 interrupted (by Ctrl-C or SIGTERM) before a difference was found,
@@ -326,6 +327,43 @@ def bench(**options: Any) -> int:
         from difftest.bench.command import bench
 
     return bench(**options)
+
+
+@main.command(epilog=EXIT_STATUS + " 70: an output planted by --plants was missed.")
+@listed("--ops", metavar="NAMES", help="Of two operands.  [default: all; on a CPU the activations; a file's function's name]")
+@listed("--dtypes", default="fp16,bf16", metavar="NAMES", show_default=True, help="Storage dtypes of 16 bits.")
+@listed(
+    "--candidate",
+    default=DEFAULTS["--candidate"],
+    metavar="NAME|FILE.py:FUNCTION",
+    show_default=True,
+    help="What is under test. Several, comma-separated: one after another.",
+)
+@listed("--contract", metavar="CODES", help="Codes, or all.  [default: what the candidate claims]")
+@click.option(
+    "--device", default=DEFAULTS["--device"], metavar="auto|cpu|cuda[:N]", show_default=True, help="Where all of it runs."
+)
+@click.option("--share", type=float, metavar="NUMBER", help=f"Of the pairs, at least.  [default: 1; on a CPU {SHARE_ON_CPU:.2g}]")
+@click.option("--seed", default=DEFAULTS["--seed"], show_default=True, help="Of a share's patterns, and of what is planted.")
+@click.option("--plants", default=0, metavar="N", show_default=True, help="Passes more, each with one wrong output in it.")
+@click.option("--time-budget", type=float, metavar="SECONDS", help="Begin no turn of slices after this time.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep in FILE which slices are done and what was found; where it is there, go on from it.",
+)
+@click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write what was found as JSON, or JSON Lines.")
+def exhaustive(**options: Any) -> int:
+    """Judge every pair of 16-bit operands: gate and up, or input and residual of rows of one element.
+
+    Inputs are made and outputs judged on the device: all 2^32 pairs of an operator and dtype take a fraction of a second on a
+    GPU. On a CPU a share of every stratum of pairs is judged.
+    """
+    with interrupts.leaving_at_once():
+        from difftest.exhaustive.command import exhaustive
+
+    return exhaustive(share_on_cpu=SHARE_ON_CPU, **options)
 
 
 @main.command(epilog=EXIT_STATUS)

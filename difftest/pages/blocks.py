@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from difftest.pages import arguments, forms, operators, orders, power, speed
+from difftest.pages import arguments, exhaustive, forms, operators, orders, power, speed
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "arguments": arguments.arguments,
@@ -15,6 +15,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "claims": operators.claims,
     "contract-cost": speed.contract_costs,
     "emulator-speed": speed.emulator,
+    "exhaustive": exhaustive.exhaustive,
     "first-call": speed.first_calls,
     "forms": forms.forms,
     "ladder": speed.steps,

@@ -18,6 +18,7 @@ BENCH, LADDER, CONTRACTS, FIRST_CALL, PROFILE, TUNING, EMULATOR = (
 )
 MUTANTS = "numba-kernels/mutants"
 ORDER = "numba-kernels/order"
+EXHAUSTIVE = "numba-kernels/exhaustive"
 MATRIX = RESULTS / "matrix-h200.jsonl"
 
 # What measures a kind of result, for the block of a page that has none yet.
@@ -30,6 +31,7 @@ COMMANDS = {
     PROFILE: "ncu, by hand",
     MUTANTS: "python cli.py mutants --json benchmarks/results/mutants.jsonl",
     ORDER: "python benchmarks/order.py benchmarks/results/order-h200.jsonl",
+    EXHAUSTIVE: "python cli.py exhaustive --contract all --plants 20 --json benchmarks/results/exhaustive-gated-h200.jsonl",
     EMULATOR: "python benchmarks/emulator_speed.py --json benchmarks/results/emulator-speed.jsonl",
 }
 

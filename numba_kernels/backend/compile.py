@@ -77,14 +77,20 @@ def assemble(ptx: str, cc: tuple[int, int]) -> tuple[bytes, str]:
 
 def machine_code(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
     """Machine code for a kernel, from the disk cache where it has it."""
-    path = cache_folder() / f"{_key(kernel, cc)}.cubin"
+    return cached_code(repr(kernel), cc, lambda: compile_to_ptx(kernel, cc))
+
+
+def cached_code(name: str, cc: tuple[int, int], make_ptx: Callable[[], str]) -> Compiled:
+    """Machine code of PTX with one entry, from the disk cache where it has it. ``name`` says all that the PTX depends on, beside
+    this package's sources and the compilers."""
+    path = cache_folder() / f"{_key(name, cc)}.cubin"
     stored = _read(path)
     if stored is not None:
         return stored
-    ptx = compile_to_ptx(kernel, cc)
+    ptx = make_ptx()
     entry = re.search(r"\.visible \.entry (\w+)\(", ptx)
     if entry is None:
-        raise RuntimeError(f"no entry in the PTX of {kernel}")
+        raise RuntimeError(f"no entry in the PTX of {name}")
     code = Compiled(assemble(ptx, cc)[0], entry.group(1))
     _write(path, code)
     return code
@@ -98,8 +104,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numba_kernels"
 
 
-def _key(kernel: Kernel, cc: tuple[int, int]) -> str:
-    return hashlib.sha256(f"{_generation()}|{cc}|{kernel!r}".encode()).hexdigest()[:40]
+def _key(name: str, cc: tuple[int, int]) -> str:
+    return hashlib.sha256(f"{_generation()}|{cc}|{name}".encode()).hexdigest()[:40]
 
 
 @cache

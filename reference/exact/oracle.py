@@ -50,7 +50,11 @@ def correctly_rounded(op: str | Operator, inputs: Tensors, contract: Contract) -
     storage value is Inf, and that is right. Sums of squares beyond fp32's range are taken at their true value. Nothing
     is mutated.
     """
-    found = terms(op, inputs, contract)
+    return correctly_rounded_terms(terms(op, inputs, contract))
+
+
+def correctly_rounded_terms(found: Terms) -> OracleResult:
+    """As `correctly_rounded`, of terms that are known already; `Terms.shape` is the call's."""
     rounder = _Rounder(found.storage)
     output, value = _rounded(found, rounder)
     outputs, unrounded = {"output": output.reshape(found.shape)}, {"output": value.reshape(found.shape)}
