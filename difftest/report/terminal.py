@@ -10,7 +10,9 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from difftest.cases.case import OUT_GIVEN, OUT_NONE, Case
 from difftest.cases.weights import USUAL
@@ -73,7 +75,7 @@ def results(
     _left_out(screen, outcome)
     _accounts(screen, outcome)
     for line in coverage:
-        screen.print(line, style="dim", markup=False, soft_wrap=True)
+        say(screen, escape(line), style="dim")
     _verdict(screen, outcome)
 
 
@@ -205,8 +207,12 @@ def _verdict(screen: Console, outcome: Outcome) -> None:
 
 
 def say(screen: Console, text: str, style: str = "") -> None:
-    """A sentence: broken at blanks on a terminal, one line in a file or a pipe."""
-    screen.print(text, style=style, soft_wrap=not screen.is_terminal)
+    """A sentence in rich's markup: on a terminal broken at blanks, indented as it begins; one line in a file or a pipe."""
+    if screen.is_terminal:
+        said = text.lstrip(" ")
+        screen.print(Padding(Text.from_markup(said, style=style), (0, 0, 0, len(text) - len(said)), expand=False))
+    else:
+        screen.print(text, style=style, soft_wrap=True)
 
 
 def command_line(*words: object) -> str:

@@ -144,3 +144,15 @@ def test_the_row_around_the_worst_element_holds_both_sides_and_the_truth():
 )
 def test_large_numbers_are_short(number, text):
     assert compact(number) == text
+
+
+def test_a_sentence_is_broken_at_blanks_on_a_terminal_and_one_line_in_a_pipe():
+    text = "  not covered: [rows] more than 257 rows, which --rows 65537 asks for"
+    for terminals, lines in (
+        (True, ["  not covered: [rows] more than 257", "  rows, which --rows 65537 asks for"]),
+        (False, [text]),
+    ):
+        screen = Console(width=36, highlight=False, force_terminal=terminals, color_system=None)
+        with screen.capture() as capture:
+            terminal.say(screen, text.replace("[", "\\["))
+        assert [line.rstrip() for line in capture.get().splitlines()] == lines
