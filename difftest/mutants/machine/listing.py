@@ -56,7 +56,7 @@ SOURCES = (
     Source(f"{KERNELS}/rounding.py", 60, ("",)),
     Source(f"{KERNELS}/gated.py", 110, ("", "make_gated_kernel")),
     # row_tree chooses a summation tree, and any tree is right.
-    Source(f"{KERNELS}/reduction.py", 240, ("row_tree",)),
+    Source(f"{KERNELS}/reduction.py", 240, ("row_tree", "RowTree")),
     Source(f"{KERNELS}/row.py", 170, ("",)),
     Source(f"{KERNELS}/norms.py", 140, ("", "make_norm_kernel")),
     Source(f"{KERNELS}/streamed.py", 110, ("",)),
