@@ -52,7 +52,11 @@ class Source:
 KERNELS = "numba_kernels/kernels"
 SOURCES = (
     Source(f"{KERNELS}/textbook.py", 260, ("",)),
-    Source(f"{KERNELS}/activations.py", 160, ("_rest", "activation_of", "make_activation", "make_rounding", "_make_unchanged")),
+    Source(
+        f"{KERNELS}/activations.py",
+        160,
+        ("Activation", "_rest", "activation_of", "make_activation", "make_rounding", "_make_unchanged"),
+    ),
     Source(f"{KERNELS}/rounding.py", 60, ("",)),
     Source(f"{KERNELS}/gated.py", 110, ("", "make_gated_kernel")),
     # row_tree chooses a summation tree, and any tree is right.
