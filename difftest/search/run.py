@@ -136,11 +136,11 @@ def one_thread() -> Iterator[None]:
 
 def _search(candidate: Provider, request: Request, known: set[tuple[str, str]], groups: list[Group], deadline: float) -> None:
     """Gives each operator and dtype that nothing is known of a slice of time in turn; adds them to the groups."""
-    lanes = []
+    lanes: list[_Lane] = []
     for op, dtype in product(request.contracts, request.dtypes):
         if (op, dtype) not in known and request.regimes_of(op) and _has(candidate, request, op):
             groups.append(Group(op, dtype))
-            lanes.append(_Lane(groups[-1], request, candidate))
+            lanes.append(_Lane(groups[-1], request, candidate, len(lanes)))
     while lanes and time.monotonic() < deadline:
         for lane in list(lanes):
             if not lane.run(min(deadline, time.monotonic() + SLICE_SECONDS)):
@@ -158,11 +158,11 @@ def _has(candidate: Provider, request: Request, op: str) -> bool:
 class _Lane:
     """A group's two strategies, each of which goes on where its last slice ended."""
 
-    def __init__(self, group: Group, request: Request, candidate: Provider) -> None:
+    def __init__(self, group: Group, request: Request, candidate: Provider, turn: int) -> None:
         self._group, self._candidate = group, candidate
         self._sweep = sweep(request, group.op, group.dtype)
         self._combinations = Combinations(request, group.op, group.dtype)
-        self._turn = 0
+        self._turn = turn  # not all of them combine in the same round
 
     def run(self, until: float) -> bool:
         """One slice. Whether there is more to search: False once a failure was found."""

@@ -118,7 +118,8 @@ def test_what_is_known_to_fail_is_shrunk_and_its_group_not_searched():
     assert (group.finding.found, group.finding.case.rows, group.finding.case.width) == (known, 1, 1)
 
 
-def test_the_command_line_finds_shrinks_saves_and_writes_a_test_that_stands_on_its_own(difftest, tmp_path):
+def test_the_command_line_finds_shrinks_saves_and_writes_a_test_that_stands_on_its_own(difftest, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     kernel, emitted = tmp_path / "kernel.py", tmp_path / "test_emitted.py"
     kernel.write_text(KERNEL.format(fault=FAULT.format(width=29, k=9)))
     small = ("--dtypes", "bf16", "--widths", "3,40", "--regimes", "normal,binades", "--cases", "0", "--strength", "0")

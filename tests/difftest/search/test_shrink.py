@@ -168,3 +168,8 @@ def test_the_rank_of_a_value_puts_plain_before_short_before_signed_before_not_fi
 )
 def test_the_kind_of_a_reason(reason, kind):
     assert kinds.kind(reason) == kind
+
+
+def test_a_failure_is_of_the_first_of_its_kinds():
+    reasons = ["2 of 3 rows: rstd is off; row 1 by +0.5", "input: 1 element overwritten, the first at row 0, column 0"]
+    assert kinds.first(reasons) == kinds.first(reasons[::-1]) == "memory"
