@@ -91,6 +91,9 @@ EXCLUSIONS = (
         "a regime that is made for one eps, and an eps of 0 for that one alone",
     ),
     Exclusion(
+        ("rows", "width"), lambda rows, name: rows >= 257 and name == "above 4096", "a million elements: --rows 257 --widths 5000"
+    ),
+    Exclusion(
         ("rows", "width"),
         lambda rows, name: rows >= MANY_ROWS and name in ("multiple of 1024", "beyond one block", "above 4096"),
         "that many rows are narrow",
@@ -131,8 +134,10 @@ def _rows(request: Request) -> tuple[int, ...]:
 
 def _rows_left_out(request: Request) -> str:
     if request.rows is not None:
-        return "other numbers of rows: without --rows"
-    return f"more than {max(ROWS)} rows: --rows {MANY_ROWS} --widths 3"
+        return "other numbers, without --rows"
+    return (
+        f"more than {max(ROWS)}, --rows {MANY_ROWS} --widths 3; {max(ROWS)} of rows above 4096, --rows {max(ROWS)} --widths 5000"
+    )
 
 
 def _ranks(request: Request) -> tuple[int, ...]:
@@ -148,13 +153,13 @@ def _width(request: Request, dtype: str) -> Dimension:
         classes = tuple(name for name in names if holding[name](case.width))
         return (ASKED, *classes) if case.width in request.widths else classes
 
-    return Dimension("width", (ASKED, *names), of, f"wider than {most}: --widths")
+    return Dimension("width", (ASKED, *names), of, f"wider than {most}, --widths {2 * most}")
 
 
 def _contract(request: Request, op: str) -> Dimension:
     codes = tuple(each.code for each in request.held_to(op))
     others = [code for code in operator(op).codes if code not in codes]
-    without = f"{', '.join(others)}: --contract {others[0]}" if others else ""
+    without = f"{', '.join(others)}, --contract {others[0]}" if others else ""
     return Dimension("contract", codes, lambda case: (case.contract.code,), without)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-WIDEST_DRAWN = 5503  # a row of the class above 4096, which stays within the sixth quarter of 4096
+WIDEST_DRAWN = 5503  # of the class above 4096, with room for every remainder; wider rows cost time and show no more
+WIDEST_COMPILED = 4096  # where a kernel is compiled for a form: one more, 1.8 s for each norm and dtype, above it
 
 
 @dataclass(frozen=True, slots=True)

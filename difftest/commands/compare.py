@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from difftest.providers.resolve import resolve
 from difftest.report import record, summary, terminal
 from difftest.report.baseline import Baseline
 from difftest.report.coverage import coverage
+from difftest.run import cost
 from difftest.run import session as sessions
 from difftest.run.check import Result, nothing_runs
 from difftest.run.environment import environment
@@ -48,6 +50,8 @@ def compare(
     terminal.heading(screen, where, session.candidate, session.against, len(session.cases))
     for note in notes:
         screen.print(note, style="yellow")
+    if expected := cost.announcement(session):
+        print(expected, file=sys.stderr)
     with terminal.progress(len(session.cases)) as on_case:
         outcome = sessions.run(session, on_case)
     covered = coverage(request, outcome.results) if request else None

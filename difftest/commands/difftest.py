@@ -12,7 +12,7 @@ from difftest.cases import regimes
 from difftest.cases.case import Case, spelling
 from difftest.cases.generate import generate
 from difftest.cases.request import Request
-from difftest.cases.widths import WIDEST_DRAWN
+from difftest.cases.widths import WIDEST_COMPILED, WIDEST_DRAWN
 from difftest.commands import activations
 from difftest.commands.compare import STRICT, compare
 from difftest.commands.files import Files
@@ -90,7 +90,7 @@ def planned(
     op_names = options.names("--ops", given.ops, OPERATORS) if given.ops else operators_of(given.candidate)
     given.check_numbers()
     contracts, without = options.contracts(given.contract, op_names, given.eps)
-    request = _request(given, contracts, candidate, None if bounded else WIDEST_DRAWN)
+    request = _request(given, contracts, candidate, bounded)
     saved = record.saved_cases(failures, given.candidate, request)
     session = replace(_session(given, request, saved), provider=provider)
     return session, request, [f"{op} has no contract {given.contract}: not run" for op in without]
@@ -115,8 +115,8 @@ def _with_defaults(given: Given, defaults: Mapping[str, Any]) -> Given:
     return replace(given, against=against, dtypes=dtypes, widths=widths)
 
 
-def _request(given: Given, contracts: Mapping[str, Contract], provider: Provider, widest: int | None) -> Request:
-    """What the cases are generated from."""
+def _request(given: Given, contracts: Mapping[str, Contract], provider: Provider, bounded: bool) -> Request:
+    """What the cases are generated from. `bounded`: no case is wider than the widths that were asked for."""
     compiled = given.candidate in COMPILED
     return Request(
         contracts=contracts,
@@ -128,7 +128,7 @@ def _request(given: Given, contracts: Mapping[str, Contract], provider: Provider
         seed=given.seed,
         device=options.device(given.device),
         strength=given.strength,
-        widest=widest,
+        widest=None if bounded else WIDEST_COMPILED if compiled else WIDEST_DRAWN,
         few_forms=compiled,
         no_out=frozenset() if compiled else frozenset(op for op in contracts if not _takes_out(provider, op, contracts[op])),
     )
