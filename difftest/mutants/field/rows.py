@@ -112,7 +112,7 @@ def rows_from_129_on(input):
     return output
 
 
-@mutant("rmsnorm", "flashinfer#3392", rows="65537", widths="3", regimes="normal", cases="0")
+@mutant("rmsnorm", "flashinfer#3392", rows="65537", widths="3", regimes="normal", cases="0", strength="0")
 def rows_from_65536_on(input, weight, eps):
     """Rows from 65 536 on are left at zero: the y axis of a grid ends at 65 535."""
     output = plain.rmsnorm(input, weight, eps)

@@ -65,11 +65,18 @@ def no_rows_raise(input, weight, eps):
     return plain.rmsnorm(input, weight, eps)
 
 
-@mutant("rmsnorm", "flashinfer#718", widths="5000", regimes="normal", cases="0")
+@mutant("rmsnorm", "flashinfer#718")
 def above_4096(input, weight, eps):
     """Elements from 4096 on are not in the sum of squares: the row's registers end there."""
     rows = input.float()
     return over(sum_of_squares(rows[..., :4096]), rows.shape[-1], rows, weight, eps, input.dtype)
+
+
+@mutant("rmsnorm", "flashinfer#718", widths="16385", regimes="normal", cases="0", strength="0")
+def above_16384(input, weight, eps):
+    """Elements from 16 384 on are not in the sum of squares: the row's shared memory ends there."""
+    rows = input.float()
+    return over(sum_of_squares(rows[..., :16384]), rows.shape[-1], rows, weight, eps, input.dtype)
 
 
 @mutant("rmsnorm", "kind of M04")

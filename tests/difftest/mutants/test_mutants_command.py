@@ -47,9 +47,9 @@ def test_one_that_is_missed_is_status_1_and_named_with_its_sentence(mutants):
 
 
 def test_one_that_needs_an_option_is_found_with_it_and_says_so(mutants):
-    status, out, document = mutants("--only", "above_4096")
+    status, out, document = mutants("--only", "above_16384")
     assert status == 0
-    assert "--widths 5000" in " ".join(out.split())
+    assert "--widths 16385" in " ".join(out.split())
     (entry,) = document["entries"]
     assert not entry["caught"]
     assert entry["caught_beyond"]["rstd"]
