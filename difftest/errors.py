@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 CONFORMS, DIFFERS, BAD_USAGE, LACKING = 0, 1, 2, 3
-NEEDED = ("numpy", "numba", "torch", "ml_dtypes", "mpmath", "click", "rich")  # without which no command runs
+NEEDED = ("numpy", "numba", "torch", "ml_dtypes", "mpmath", "click", "rich", "hypothesis")  # without which no command runs
 FAULT = 70  # of the tester itself: EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # stopped by Ctrl-C before a difference was found: the shell's own 128 + SIGINT
 UNREAD = 141  # standard output was closed before its end, and no difference was found: 128 + SIGPIPE
