@@ -190,6 +190,7 @@ def _may_leave_fp32(terms: NormTerms) -> bool:
     smallest_weight = torch.where(weight > 0, weight, torch.inf).amin()
     safe = (smallest > 2.0**-100) & (largest < 2.0**50) & (smallest * terms.rstd > 2.0**-100)
     safe &= smallest * terms.rstd * smallest_weight > 2.0**-120
+    safe &= smallest * terms.rstd * smallest_weight > 2.0**-100
     safe &= (smallest_weight * terms.rstd > 2.0**-100) & (weight.amax() * terms.rstd < 2.0**100)
     return not bool(safe.all())
 

@@ -310,6 +310,19 @@ def test_a_zero_of_the_other_sign_is_a_reason(op):
                 assert verdict.statistics["zero_signs"] > 50
 
 
+def test_a_subnormal_result_is_rounded_coarsely_and_says_nothing_of_rstd():
+    """A product of normal factors 4.9e-6 below a tie of bf16's subnormals is that tie in fp32, where steps are 2^-149."""
+    case, row = contract("rmsnorm"), torch.ones(1, 128)
+    row[0, 0] = 2.0**-13
+    weight = 1.5 * 2.0**-120 * (row.double().square().mean() + 1e-6).sqrt() * (1 - 4.9e-6)
+    inputs = {"input": row.bfloat16(), "weight": weight.float().expand(128).contiguous()}
+    outputs = evaluate("rmsnorm", inputs, case)
+    assert outputs["output"][0, 0] == 2 * 2.0**-133
+    assert judge("rmsnorm", inputs, outputs, case).conforms
+    outputs["output"][0, 0] = 3 * 2.0**-133
+    assert not judge("rmsnorm", inputs, outputs, case).conforms
+
+
 def test_a_result_that_underflows_keeps_its_sign():
     inputs, case = {"input": torch.tensor([[-1e-30, 1e-30, 1.0, 1.0]]), "weight": torch.full((4,), 1e-30)}, contract("rmsnorm")
     outputs = evaluate("rmsnorm", inputs, case)
