@@ -507,10 +507,10 @@ def test_the_command_line_starts_without_importing_torch():
 def test_the_reports_need_no_optional_library(monkeypatch):
     real = builtins.__import__
 
-    def without(name, *rest):
+    def without(name, *rest, **more):
         if name.partition(".")[0] in ("matplotlib", "jinja2"):
             raise ImportError(name)
-        return real(name, *rest)
+        return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert small("--rows", "2", "--regimes", "normal").exit_code == 0
