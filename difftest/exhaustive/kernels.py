@@ -175,14 +175,15 @@ def make_gated_judge(storage: str, rounds: bool) -> Callable[..., Any]:
 
 
 def make_norm_judge(storage: str, rounds_sum: bool) -> Callable[..., Any]:
-    """``judge(outputs, residuals, firsts, seconds, least, most, rights, small, large, last, free, row, column, width, counts,
-    worst)``.
+    """``judge(outputs, residuals, firsts, seconds, least, most, rights, small, large, last, free_below, free_from, row, column,
+    width, counts, worst)``.
 
     A row of one element: h, the fp32 sum of the operands (``rounds_sum``: as stored), decides the output. For each pattern y of
     a magnitude ``least[y]`` and ``most[y]`` (fp32) are the least and the largest |h| that may give it, ``rights[y]`` the least
     whose correctly rounded output reaches y. Below ``small``, and from ``large`` on, where squares leave fp32, 0 may be given
-    too; there ``last`` is right, and NaN is let pass. ``free``: whether the zero of a zero may have any sign. ``firsts``,
-    ``seconds``: the patterns; ``residuals``: the rounded sums, to the bit. Grid and the rest as the judge of gated activations.
+    too; there ``last`` is right, and NaN is let pass. Below ``free_below`` and from ``free_from`` on a zero may have any sign.
+    ``firsts``, ``seconds``: the patterns; ``residuals``: the rounded sums, to the bit. Grid and the rest as the judge of gated
+    activations.
     """
     fmt = FORMATS[storage]
     narrow, widen = make_narrow(fmt, 1), _make_read_pattern(storage)
@@ -202,7 +203,8 @@ def make_norm_judge(storage: str, rounds_sum: bool) -> Callable[..., Any]:
         return low
 
     def judge(
-        outputs, residuals, firsts, seconds, least, most, rights, small, large, last, free, row, column, width, counts, worst
+        outputs, residuals, firsts, seconds, least, most, rights, small, large, last, free_below, free_from,
+        row, column, width, counts, worst,
     ):  # fmt: skip
         cells = cuda.shared.array(CELLS, uint8)
         keys = cuda.shared.array(THREADS, int64)
@@ -243,7 +245,8 @@ def make_norm_judge(storage: str, rounds_sum: bool) -> Callable[..., Any]:
                         inside = inside or (value == 0 and (size < small or size >= large))
                         exact = value >= 0 and rights[place_of] <= size and size < rights[place_of + 1]
                         judged += 1
-                        if inside and magnitude == 0 and got >> 15 != sign and not (free and size == float32(0.0)):
+                        free = size < free_below or size >= free_from
+                        if inside and magnitude == 0 and got >> 15 != sign and not free:
                             _count(cells, thread, slots.WRONG_ZERO)
                             key = max(key, _packed(int32(slots.WRONG), first, second, got))
                         if not (inside and exact):

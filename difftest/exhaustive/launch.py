@@ -21,9 +21,10 @@ INTS, LONGS, BYTES = (types.Array(each, 1, "C") for each in (types.int32, types.
 BLOCKS = 4  # side by side on a multiprocessor: 64 registers a thread; the judge of S0 spills 8 bytes, the others none
 PLACE = (types.int64,) * 3  # row, column, width
 TALLY = (LONGS, LONGS)
+BOUNDS = (types.float64, types.float64, types.int64, types.float64, types.float64)  # of |h|, and `last`
 PAIRS = (WORDS, WORDS, INTS, INTS, types.int64, *PLACE)
 GATED = (WORDS, DOUBLES, INTS, DOUBLES, INTS, BYTES, *PLACE, *TALLY)
-NORM = (WORDS, WORDS, INTS, INTS, FLOATS, FLOATS, FLOATS, types.float64, types.float64, types.int64, types.int64, *PLACE, *TALLY)
+NORM = (WORDS, WORDS, INTS, INTS, FLOATS, FLOATS, FLOATS, *BOUNDS, *PLACE, *TALLY)
 
 
 def words(tensor: torch.Tensor) -> torch.Tensor:

@@ -158,7 +158,7 @@ def _classes(op: Operator, storage: Format, contract: Contract, gates: torch.Ten
 
 
 def norm(op: Operator, storage: Format, contract: Contract, domain: Domain) -> Tables:
-    """firsts, seconds, least, most, rights, and the numbers small, large, last, free: see `kernels.make_norm_judge`.
+    """firsts, seconds, least, most, rights; small, large, last, free_below, free_from: see `kernels.make_norm_judge`.
 
     All are looked for by halving over the fp32 magnitudes: the ends and the right value grow with |h|, and 0 is in the set below
     one magnitude and from another on.
@@ -175,8 +175,10 @@ def norm(op: Operator, storage: Format, contract: Contract, domain: Domain) -> T
     assert last == first_of_last, "where squares leave fp32, all rows have one right output"
     # `least` is Inf of a pattern that nothing gives, and of a NaN's.
     as_numbers = tuple(_values(each) for each in (least, most, torch.cat([rights, nothing])))
-    bounds = float(_values(small)), float(_values(large)), last, int(rows.made.biased)
-    return Tables((domain.firsts, domain.seconds, *as_numbers), bounds)
+    free_below = rows.first(lambda size: ~rows.at(size).sign_is_free().flatten(), torch.zeros_like(one))
+    free_from = rows.first(lambda size: rows.at(size).sign_is_free().flatten(), one)
+    ranges = [float(_values(each)) for each in (small, large, free_below, free_from)]
+    return Tables((domain.firsts, domain.seconds, *as_numbers), (*ranges[:2], last, *ranges[2:]))
 
 
 def _thresholds(rows: _Norm, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
