@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from difftest.bench import shapes
 from difftest.bench.buffers import BufferSets
+from difftest.bench.choices import choice, measured_choice, plan_of
 from difftest.bench.shapes import head, timed
 from difftest.bench.timer import GraphTimer
 from difftest.cases.case import Case
@@ -37,14 +38,13 @@ from difftest.report import jsonl
 from difftest.run import conditions
 from numba_kernels import tuning
 from numba_kernels.backend.compile import machine_code
-from numba_kernels.kernels.config import Config, GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation
-from numba_kernels.plans import GatedPlan, NormPlan, Plan
+from numba_kernels.kernels.config import Config, GatedConfig, Kernel, NormConfig
+from numba_kernels.plans import Plan
 from numba_kernels.runtime import launch
 from reference.formats import FORMATS
 
 SCHEMA = "numba-kernels/tuning/2"
 PARTS = ("points",)
-EPS_BITS = 0x358637BD  # fp32 1e-6
 ROUNDS, LAUNCHES = 4, 3
 FINALISTS, FINAL_ROUNDS = 3, 8
 SLACK = 0.02  # how much slower than the fastest variant a choice may be: what two runs on one card differ by
@@ -72,21 +72,6 @@ def cases_in(call: str) -> list[Case]:
     """The case that a `call` of the tuning table begins with, "OPERATOR ROWS x WIDTH, …"; none if it begins otherwise."""
     found = re.match(r"(\w+) (\d+) x (\d+)", call)
     return [timed(found[1], "bf16", int(found[2]), int(found[3]))] if found else []
-
-
-def plan_of(case: Case) -> Plan:
-    """The call as the operators plan it, contiguous."""
-    op, rows, width, storage = case.operator, case.rows, case.width, case.dtype
-    if op.activation:
-        return GatedPlan(GatedOperation(op.activation, storage), rows, width, op.row_length(op.rows[0], width), width)
-    operation = NormOperation(bool(op.mutated), storage, storage, rounds_sum=False, rounds_norm=False, weight_bias=op.weight_bias)
-    return NormPlan(operation, rows, width, width, width, width, EPS_BITS)
-
-
-def choice(case: Case, target: tuning.Target) -> Kernel:
-    """The kernel that the case's call gets on `target`, at aligned addresses."""
-    plan = plan_of(case)
-    return plan.kernel(target, (0,) * (2 if isinstance(plan, GatedPlan) else 4), target.pdl)
 
 
 # --- the neighbours of a choice -----------------------------------------------------------------------------------------
@@ -275,15 +260,12 @@ def held_to(document: Mapping[str, Any], target: tuning.Target) -> list[str]:
     wrong = []
     for point in document["points"]:
         case = timed(point["op"], point["dtype"], point["rows"], point["width"])
-        today = asdict(choice(case, target).config)
-        own = point["variants"][point["chosen"]]["config"]
         times = {name: each["us"] for name, each in point["variants"].items()}
-        mine = [name for name, each in point["variants"].items() if {**own, **each["config"]} == today]
-        best = min(times, key=times.__getitem__)
-        if not mine:
+        mine, best = measured_choice(point, target), min(times, key=times.__getitem__)
+        if mine is None:
             wrong.append(f"{case}: today's choice is none of the {len(times)} variants measured; run benchmarks/tune.py")
-        elif times[mine[0]] > (1 + SLACK) * times[best]:
-            wrong.append(f"{case}: {mine[0]} takes {times[mine[0]] / times[best]:.3f} of the time of {best}")
+        elif times[mine] > (1 + SLACK) * times[best]:
+            wrong.append(f"{case}: {mine} takes {times[mine] / times[best]:.3f} of the time of {best}")
     return wrong
 
 

@@ -116,7 +116,8 @@ def with_prefetch(call: Call, config: NormConfig) -> NormConfig:
     ahead = max(1, ahead_bytes // read_bytes) if call.large and runs else 0
     prefetch = config.pdl and runs and (few or call.adds_residual or threshold("weight_alone"))
     first_bytes = target.processors * threshold("first_rows_bytes", "large" if call.large else "small")
-    at_start = (few and not _is_held_back(call, blocks * config.threads)) or (config.vector == 1 and config.warps == 1)
+    at_start = not _is_held_back(call, blocks * config.threads) if few else _releases_early(call)
+    at_start = at_start or (config.vector == 1 and config.warps == 1)
     return replace(
         config,
         release=("start" if at_start else "loaded") if config.pdl else "end",
@@ -128,9 +129,20 @@ def with_prefetch(call: Call, config: NormConfig) -> NormConfig:
 
 def _is_held_back(call: Call, threads: int) -> bool:
     """Whether the next kernel of few rows starts only when this one's rows are loaded."""
-    limits = threshold("held_back")
-    beyond = not call.adds_residual and threads >= limits["alone"]
-    return limits["least"] <= threads < limits["most"] or beyond
+    beyond = not call.adds_residual and threads >= threshold("held_back", "alone")
+    return _fits_twice(threads) or beyond
+
+
+def _fits_twice(threads: int) -> bool:
+    """Whether this call's threads and the next one's run side by side, and are enough to keep memory busy."""
+    return threshold("held_back", "least") <= threads < threshold("held_back", "most")
+
+
+def _releases_early(call: Call) -> bool:
+    """Whether the next kernel of many rows may start at once all the same."""
+    limits = threshold("released_at_once")
+    short = limits["least_row"] <= call.row_bytes <= limits["most_row"]
+    return call.adds_residual and short and call.rows * call.row_bytes >= limits["least"]
 
 
 def _power(rows: int) -> int:
@@ -156,13 +168,11 @@ def _config(tree: RowTree, tiles_per_warp: int, threads_per_row: int, **options:
 def cluster_of_few_rows(call: Call) -> NormConfig | None:
     """A wide row by several blocks, while each of them has a multiprocessor."""
     tree, target = call.tree, call.target
-    if call.row_bytes <= threshold("few_rows_cluster_bytes"):
-        return None
     shares = range(1, threshold("few_rows_cluster_vectors") // tree.vectors_per_lane + 1)
-    for tiles, cluster in product(shares, threshold("cluster_sizes")[1:]):
+    for tiles, (cluster, most_warps, least_bytes, share) in product(shares, threshold("few_rows_clusters")):
         warps = -(-tree.tiles // (tiles * cluster))
-        fits = warps <= threshold("cluster_warps") and cluster <= target.clusters
-        if fits and call.rows * cluster <= target.processors:
+        fits = warps <= most_warps and cluster <= target.clusters and call.row_bytes >= least_bytes
+        if fits and call.rows * cluster <= share * target.processors:
             return _blocks_of_a_cluster(call, warps, tiles, cluster)
     return None
 
@@ -190,6 +200,8 @@ def block(call: Call) -> NormConfig | None:
     order = threshold("tiles_of_a_block_row", "large" if call.few or (call.adds_residual and call.large) else "small")
     for tiles in order:
         warps, vectors = -(-tree.tiles // tiles), tiles * tree.vectors_per_lane
+        if call.adds_residual and call.few and _leaves_rows_waiting(call, warps, vectors):
+            continue
         if warps <= threshold("warps_of_a_block") and vectors <= call.vectors(most):
             early = _early_weights(call, warps, vectors)
             exact = _covered(tree, warps, tiles, 1) and warps >= 2 and (call.adds_residual or early < 4)
@@ -197,11 +209,18 @@ def block(call: Call) -> NormConfig | None:
     return None
 
 
+def _leaves_rows_waiting(call: Call, warps: int, vectors: int) -> bool:
+    """Whether some rows wait for a multiprocessor that has room for one such block, and for two with twice the vectors."""
+    wide = vectors > 1 and warps > threshold("cluster_warps")
+    return wide and call.rows > call.target.processors and vectors < threshold("vectors_in_registers")
+
+
 def _early_weights(call: Call, warps: int, vectors: int) -> int:
     """How many vectors' weights come before the sum."""
     limits = threshold("early_weights")
     if call.few:
-        return vectors if warps <= limits["warps"] else 0
+        early = warps <= limits["warps"] or _fits_twice(call.rows * 32 * warps)
+        return min(vectors, limits["vectors"]) if early else 0
     least, most = limits["none_of_bytes"]
     if call.adds_residual and call.row_bytes >= limits["none_of_bytes_from_row"] and least <= call.rows * call.row_bytes < most:
         return 0

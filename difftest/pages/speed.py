@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from difftest.bench import ladder, plots, results, tables
+from difftest.bench.choices import measured_choice
 from difftest.bench.results import Measured
 from difftest.bench.shapes import OURS
 from difftest.pages import sources
+from difftest.pages.forms import H200
 from difftest.pages.sources import BENCH, CONTRACTS, EMULATOR, FIRST_CALL, LADDER, PLOTS, PROFILE, TUNING
 from difftest.report.table import Table, markdown
 
@@ -190,7 +193,7 @@ def emulator(page: Path) -> str:
 
 
 def tuning(page: Path) -> str:
-    """The chosen form of every measured point beside its fastest variant."""
+    """The form that every measured point gets today beside its fastest variant."""
     document = sources.latest(TUNING)
     if not document or not document["points"]:
         return sources.not_yet(TUNING)
@@ -198,7 +201,7 @@ def tuning(page: Path) -> str:
     for point in document["points"]:
         times = {name: each["us"] for name, each in point["variants"].items()}
         best = min(times, key=times.__getitem__)
-        chosen = times[point["chosen"]]
+        chosen = times.get(measured_choice(point, H200) or "", math.nan)
         where = f"{point['op']} {point['dtype']} {point['rows']} x {point['width']}"
         rows.append((where, tables.number(chosen), best, tables.number(times[best]), f"{chosen / times[best]:.3f}"))
     heads = ("call", "chosen, microseconds", "fastest variant", "microseconds", "chosen / fastest")
