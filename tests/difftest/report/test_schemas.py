@@ -8,10 +8,12 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 import difftest.report
+from difftest import cli
 from difftest.cases.case import SCHEMA as CASE
 from difftest.identify.report import SCHEMA as IDENTIFY
 from difftest.identify.report import SCHEMA_OF_ORDERS as ORDERS
 from difftest.matrix.analyse import SCHEMA as MATRIX
+from difftest.mutants.file import SCHEMA as MUTANTS
 from difftest.report import jsonl
 from difftest.report.record import SCHEMA as RUN
 
@@ -55,7 +57,7 @@ def test_each_is_a_schema(name):
     Draft202012Validator.check_schema(FILES[name])
 
 
-@pytest.mark.parametrize("schema", [RUN, CASE, IDENTIFY, ORDERS, MATRIX, "numba-kernels/ledger/1"])
+@pytest.mark.parametrize("schema", [RUN, CASE, IDENTIFY, ORDERS, MATRIX, MUTANTS, "numba-kernels/ledger/1"])
 def test_there_is_one_for_the_version_that_is_written(schema):
     assert file_of(schema) in FILES
 
@@ -103,6 +105,17 @@ def test_a_matrix_identify_and_ledger_are_what_their_schemas_say(run, tmp_path):
     for document, what in documents:
         assert document["schema"] == what
         assert errors(document) == []
+
+
+def test_a_result_of_mutants_is_what_its_schema_says(run, monkeypatch):
+    few = {**cli.DEFAULTS, "--widths": "3", "--dtypes": "bf16", "--cases": 0, "--strength": 0}
+    monkeypatch.setattr(cli, "DEFAULTS", few)
+    _, _, document = run("mutants", "--only", "returns_zeros,rmsnorm_in_plain_torch", "--workers", 0)
+    assert document["schema"] == MUTANTS
+    assert errors(document) == []
+    schema = FILES[file_of(MUTANTS)]
+    assert set(document) == set(schema["properties"])
+    assert {key for entry in document["entries"] for key in entry} == set(schema["properties"]["entries"]["items"]["properties"])
 
 
 def test_json_lines_hold_the_document_of_the_schema(run, tmp_path):
