@@ -7,7 +7,7 @@ made plainer along.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -77,7 +77,17 @@ def dimensions(request: Request, op: str, dtype: str) -> tuple[Dimension, ...]:
     rows = row_buffers(declared, OUT_GIVEN if OUT_GIVEN in out else OUT_NONE)
     found += [Dimension(f"padding of {name}", PADDINGS, _padding_of(name)) for name in rows]
     found += [Dimension(f"misaligned {name}", (False, True), _misaligned(name)) for name in (*rows, *declared.vectors)]
-    return tuple(each for each in found if each.values)
+    return _possible([each for each in found if each.values])
+
+
+def _possible(model: Sequence[Dimension]) -> tuple[Dimension, ...]:
+    """Without values that go with none of another dimension: an eps for which the one regime asked for is not made."""
+
+    def goes(name: str, value: Any) -> bool:
+        others = (d for d in model if d.name != name)
+        return all(any(not exclude((name, value), (d.name, other)) for other in d.values) for d in others)
+
+    return tuple(replace(d, values=tuple(value for value in d.values if goes(d.name, value))) for d in model)
 
 
 EXCLUSIONS = (

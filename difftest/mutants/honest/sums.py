@@ -99,21 +99,6 @@ def kahan_sum(input, weight, eps):
 
 
 @honest("rmsnorm")
-def welford_mean(input, weight, eps):
-    """A running mean of the squares in each of 32 lanes, the lanes' means weighted by their counts."""
-    rows = input.float()
-    width = rows.shape[-1]
-    squares = lanes(rows.square(), 32)
-    counts = lanes(torch.ones(width), 32)
-    mean, seen = torch.zeros_like(squares[..., 0, :]), torch.zeros(32)
-    for step in range(squares.shape[-2]):
-        seen = seen + counts[step]
-        mean = mean + (squares[..., step, :] - mean) / seen.clamp(min=1) * counts[step]
-    mean_square = tree(mean * (seen / width))
-    return (rows * torch.rsqrt(mean_square + eps) * weight.float()).to(input.dtype)
-
-
-@honest("rmsnorm")
 def warp_of_32_lanes(input, weight, eps):
     """One warp: 32 lanes' sums, then a tree."""
     return norm(input, weight, eps, lambda rows: tree(one_after_the_other(lanes(rows.square(), 32))))

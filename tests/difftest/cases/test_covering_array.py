@@ -161,6 +161,14 @@ def test_widths_and_rows_bound_every_case():
     assert {len(case.lead) for case in cases} == {1, 2, 3}
 
 
+@pytest.mark.parametrize("op", OPERATORS)
+def test_a_regime_that_is_made_for_one_eps_can_be_asked_for_alone(op):
+    cases = list(generate(Request({op: contract(op)}, ["bf16"], [3, 64], regimes=["ties"], strength=2)))
+    assert {case.regime for case in cases} == {"ties"}
+    assert len({case.contract.eps for case in cases}) == 1
+    assert len(cases) > 20
+
+
 def test_one_request_gives_the_same_array_and_another_seed_another():
     def array(seed):
         request = Request({"rmsnorm": contract("rmsnorm")}, ["bf16"], WIDTHS, widest=5503, seed=seed, strength=2)
