@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from difftest.cases import weights, widths
+from difftest.cases import regimes, weights, widths
 from difftest.cases.case import OUT_GIVEN, OUT_NONE, Case, row_buffers
-from difftest.cases.regimes import REGIMES
 from difftest.cases.request import Request
 from reference.formats import FORMATS
 from reference.operators import operator
@@ -68,7 +67,7 @@ def dimensions(request: Request, op: str, dtype: str) -> tuple[Dimension, ...]:
     for parameter in declared.parameters:
         asked = request.contracts[op].value(parameter.name)
         others = OTHER_EPS if parameter == EPS else (parameter.other, parameter.default)
-        own = [REGIMES[name].numbers.get(parameter.name, asked) for name in request.regimes_of(op)]
+        own = [regimes.REGIMES[name].numbers.get(parameter.name, asked) for name in request.regimes_of(op)]
         found.append(Dimension(parameter.name, tuple(dict.fromkeys((asked, *others, *own))), _value_of(parameter.name)))
     found.append(_contract(request, op))
     out = request.outs(op)
@@ -97,7 +96,9 @@ EXCLUSIONS = (
     Exclusion(("out", "misaligned output"), lambda out, off: out != OUT_GIVEN and off, "no `out` of its own"),
     Exclusion(
         ("regime", "eps"),
-        lambda name, eps: eps != REGIMES[name].numbers.get("eps", eps) or (eps == 0.0 and "eps" not in REGIMES[name].numbers),
+        lambda name, eps: (
+            eps != regimes.REGIMES[name].numbers.get("eps", eps) or (eps == 0.0 and "eps" not in regimes.REGIMES[name].numbers)
+        ),
         "a regime that is made for one eps, and an eps of 0 for that one alone",
     ),
     Exclusion(

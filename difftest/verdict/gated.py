@@ -26,7 +26,7 @@ def judge(terms: GatedTerms, outputs: Mapping[str, torch.Tensor], contract: Cont
     allowed = gated_ends(terms, activation_interval(terms, cancelling=False))
     unattainable = judged & ~allowed.contains(candidate)
     cancelling = 0
-    if terms.analysis.cancellation is not None and bool(unattainable.any()):
+    if terms.analysis.cancelling_error is not None and bool(unattainable.any()):
         allowed, narrow = ends(terms), unattainable
         unattainable = judged & ~allowed.contains(candidate)
         cancelling = int((narrow & ~unattainable).sum())

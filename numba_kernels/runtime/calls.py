@@ -112,7 +112,7 @@ def _key(operator: Operator, arrays: list[str]) -> list[str]:
     """What tells one kind of call from another. The input's shape is at hand."""
     seen = [f"{a}.__class__" for a in arrays]
     for a in arrays:
-        seen += ["shape" if a == arrays[0] else f"{a}.shape", f"{a}.stride()", f"{a}.dtype", f"{a}.get_device()"]
+        seen += ["shape" if a == arrays[0] else f"{a}.shape", f"{a}.stride()", f"{a}.dtype", f"{a}.get_device()", f"{a}.is_neg()"]
     tensors = {t.name for t in operator.tensors}
     return seen + [a for a in operator.arguments if a not in tensors and a != "out"]
 

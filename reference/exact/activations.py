@@ -37,7 +37,7 @@ class Activation:
 
     `factor(gate, *parameters)`: (argument, factor, bound on the factor's error), float64; the argument is what the
     sigmoid is taken of, or the gate. `fp32_error(gate, factor, argument)`: bound on act(gate) in fp32, at most 1, in a
-    form that does not cancel. `cancellation(factor, argument)`: absolute bound on the factor in fp32 in the forms in use
+    form that does not cancel. `cancelling_error(factor, argument)`: absolute bound on the factor in fp32 in the forms in use
     that do cancel at negative gates, down to where they give 0 (`SATURATED`); None if there are none.
     `to_any_precision(gate, *parameters)`: the factor, in mpmath's precision of the moment; no tie but at 0, since exp, erf
     and tanh are transcendental.
@@ -45,7 +45,7 @@ class Activation:
 
     factor: Callable[..., Three]
     fp32_error: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-    cancellation: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
+    cancelling_error: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
     to_any_precision: Callable[..., mpmath.mpf]
 
 

@@ -192,9 +192,9 @@ def activation_interval(terms: GatedTerms, *, cancelling: bool = True) -> Ends:
     value = (gate * terms.factor).abs()
     slack = value * analysis.fp32_error(terms.gate, terms.factor, terms.argument) + underflow_error(gate)
     vanishes = (value - slack < FP32_TINY) | (terms.argument < EXP_LIMIT)
-    if cancelling and analysis.cancellation is not None:
+    if cancelling and analysis.cancelling_error is not None:
         saturated = terms.factor < SATURATED
-        slack = slack + torch.where(saturated, 0.0, gate.abs() * analysis.cancellation(terms.factor, terms.argument))
+        slack = slack + torch.where(saturated, 0.0, gate.abs() * analysis.cancelling_error(terms.factor, terms.argument))
         vanishes = vanishes | saturated
     # No form's factor exceeds 1, and where 1 - factor is below a quarter of U32 each of them rounds to 1 or below.
     highest = torch.where(terms.factor > 1.0 - U32 / 4, gate.abs(), value + slack)

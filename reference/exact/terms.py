@@ -120,7 +120,7 @@ class GatedTerms:
         vanishes, at -0 and among subnormals; act * up + act is +0 where up + 1 is 0.
         """
         free = (self.up == 0) & self.biased
-        if self.analysis.cancellation is not None:
+        if self.analysis.cancelling_error is not None:
             free = free | (torch.signbit(self.gate) & ((self.factor < 4 * U32) | (self.gate > -FP32_TINY)))
         return free | ((self.gate == 0) & self.clamps_at_zero)
 

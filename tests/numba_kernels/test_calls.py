@@ -17,13 +17,16 @@ class Claimed:
     """A tensor that claims to be on a GPU, at an address of its own choice."""
 
     requires_grad = False
-    inference = False
+    inference = negated = False
 
     def __init__(self, shape, address, dtype="bfloat16"):
         self.shape, self.address, self.dtype = shape, address, dtype
 
     def is_inference(self):
         return self.inference
+
+    def is_neg(self):
+        return self.negated
 
     def stride(self):
         return tuple(torch.empty(self.shape, device="meta").stride())
@@ -78,6 +81,16 @@ def test_the_second_call_of_a_kind_is_launched_at_once(remembering):
         ((4096, 1 << 20), 0, 70),
     ]
     assert note.told == [(X, RESIDUAL)]
+
+
+def test_a_lazily_negated_tensor_is_another_kind_and_so_checked(remembering):
+    make, note = remembering
+    norm, negated = make("rmsnorm"), Claimed((4, 64), 4096)
+    negated.negated = True
+    norm(X, WEIGHT)
+    norm(X, WEIGHT)
+    norm(negated, WEIGHT)
+    assert (note.checked, len(note.launched)) == (2, 1)
 
 
 def test_a_tensor_that_inference_mode_has_closed_is_checked_anew(remembering, monkeypatch):

@@ -139,7 +139,7 @@ def test_the_allowance_for_cancellation_ends_with_the_forms(name):
     """A few times 2^-24 of the gate, below -4 at most two; and nothing below the saturated factor but zero itself."""
     analysis, gate = ACTIVATIONS[name], torch.linspace(-60, 10, 100_000, dtype=torch.float64)
     argument, factor, _ = analysis.factor(gate)
-    allowance = analysis.cancellation(factor, argument) / bounds.U32
+    allowance = analysis.cancelling_error(factor, argument) / bounds.U32
     assert allowance.max() <= {"silu": 1.25, "gelu": 6.0, "gelu_tanh": 2.85}[name]
     assert allowance[gate < -4].max() < 2.0
     case, beyond = contract(f"{name}_and_mul"), gate[factor < SATURATED][-1:].float()
