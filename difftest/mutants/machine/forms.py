@@ -97,30 +97,33 @@ ACTIVATIONS = (
 )
 GATED = (
     Form(_SILU, "bf16", "S0"),
-    Form(_SILU, "fp16", "S1", (1000,)),
+    Form(_SILU, "bf16", "S0", options=_options(lanes=8, rows=4, vectors=2)),
     Form(_SWIGLU, "bf16", "S2"),
-    Form(_SWIGLU, "bf16", "S0", (1000,)),
-    Form(_SILU, "bf16", "S0", (333,), options=_options(lanes=8, rows=4, vectors=2)),
     Form(_SILU, "bf16", "S0", (256,), options=_options(exact=True)),
+    Form(_SILU, "fp16", "S1", (1000,)),
+    Form(_SWIGLU, "bf16", "S0", (1000,)),
 )
-NORMS = (
-    Form(_ADD, "bf16", "R0W0", (111,)),  # one warp
-    Form(_ADD, "bf16", "R0W0"),  # three
-    Form(_PLAIN, "bf16", "W1"),
-    Form(_ADD, "bf16", "R1W1", (1000,)),
+# One of each kind first, since a mutant that none of the first few finds is given up.
+BLOCK = (
+    Form(_ADD, "bf16", "R0W0"),  # three warps
     Form(_PLAIN, "fp32", "W0"),
-    Form(_ADD, "fp16", "R1W0", (1000,), weight_dtype="fp32"),
-    Form(_ADD, "bf16", "R0W0", (7,), options=_options(threads_per_row=8, rows_per_block=4, tiles_per_warp=1)),
-    Form(_ADD, "bf16", "R0W0", (480,), options=_options(threads_per_row=32, rows_per_block=2, tiles_per_warp=2)),
-    Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=64, tiles_per_warp=8, early_weights=1)),
-    Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=352, tiles_per_warp=1)),
+    Form(_ADD, "bf16", "R1W1", (1000,)),
     Form(_ADD, "bf16", "R0W0", options=_options(threads_per_row=192, tiles_per_warp=2, early_weights=0)),
     Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=96, tiles_per_warp=2, vectors_per_lane=2)),
     Form(_ADD, "bf16", "R0W0", (1024,), options=_options(threads_per_row=64, tiles_per_warp=2, exact=True)),
-    Form(_PLAIN, "bf16", "W1", (1000,), bound=True),
     Form("gemma_rmsnorm", "bf16", "W0", bound=True),
+    Form(_PLAIN, "bf16", "W1"),
+    Form(_ADD, "fp16", "R1W0", (1000,), weight_dtype="fp32"),
+    Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=64, tiles_per_warp=8, early_weights=1)),
+    Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=352, tiles_per_warp=1)),
+    Form(_PLAIN, "bf16", "W1", (1000,), bound=True),
     Form(_PLAIN, "fp32", "W0", bound=True),
     Form(_PLAIN, "bf16", "W0", options=_options(fixed_tree=False)),
+)
+WARP = (
+    Form(_ADD, "bf16", "R0W0", (7,), options=_options(threads_per_row=8, rows_per_block=4, tiles_per_warp=1)),
+    Form(_ADD, "bf16", "R0W0", (480,), options=_options(threads_per_row=32, rows_per_block=2, tiles_per_warp=2)),
+    Form(_ADD, "bf16", "R0W0", (111,)),
 )
 STREAMED = (
     Form(_ADD, "bf16", "R0W0", options=_options(row_in="shared", threads_per_row=64, tiles_per_warp=2)),
@@ -137,14 +140,26 @@ CLUSTER = (
     Form(_PLAIN, "bf16", "W0", (1024,), options=_options(cluster=2, threads_per_row=64, tiles_per_warp=1, exact=True)),
 )
 
-# The forms in which a file's mutants are tried, those first that cost the least.
+# The forms in which a file's mutants are tried. Of a function that is part of few forms, those first.
 BY_FILE: Mapping[str, tuple[Form, ...]] = {
     "textbook": (*TEXTBOOK_NORMS, *TEXTBOOK_GATED),
     "activations": ACTIVATIONS,
     "gated": GATED,
-    "rounding": NORMS,
-    "reduction": (*NORMS, *STREAMED, *CLUSTER),
-    "row": (*NORMS, *STREAMED, *CLUSTER),
-    "norms": (*NORMS, *STREAMED, *CLUSTER),
+    "rounding": BLOCK,
+    "reduction": (*BLOCK, *WARP, *STREAMED, *CLUSTER),
+    "row": (*BLOCK, *WARP, *STREAMED, *CLUSTER),
+    "norms": (*BLOCK, *WARP, *CLUSTER),
     "streamed": STREAMED,
 }
+OF_FUNCTIONS: Mapping[str, tuple[Form, ...]] = {
+    **dict.fromkeys(("make_cluster_kernel", "make_take_row", "make_send_sums", "make_sum_in_cluster"), CLUSTER),
+    **dict.fromkeys(("make_keep_weight", "make_keep_weights", "make_scale_row_by_kept"), CLUSTER),
+    **dict.fromkeys(("make_warp_kernel", "make_sum_in_warp"), WARP),
+}
+
+
+def forms_of(stem: str, function: str) -> tuple[Form, ...]:
+    """In which a mutant of a file is tried; `function`: the outermost that it is in."""
+    everything = BY_FILE[stem]
+    first = tuple(form for form in OF_FUNCTIONS.get(function, ()) if form in everything)
+    return (*first, *(form for form in everything if form not in first))

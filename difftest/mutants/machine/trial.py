@@ -14,7 +14,7 @@ from difftest.cases import Request, generate
 from difftest.cases.case import OUT_NONE, Case, row_buffers
 from difftest.mutants.checks import check_of, checks_of
 from difftest.mutants.machine import child, emulated, torch_references
-from difftest.mutants.machine.forms import BY_FILE, NORMS, TEXTBOOK_NORMS, Form
+from difftest.mutants.machine.forms import BLOCK, TEXTBOOK_NORMS, Form, forms_of
 from difftest.mutants.machine.install import install
 from difftest.mutants.machine.listing import Mutant
 from difftest.run import check
@@ -23,7 +23,7 @@ from reference.operators import operator
 from reference.providers import Provider
 
 KILLED, SURVIVED, SAME, REFUSED, UNREACHED = "killed", "survived", "same code", "does not compile", "in no form"
-MOST_FORMS = 3  # of those whose code a mutant changes, in which its cases are run
+MOST_FORMS = 4  # of those whose code a mutant changes, in which its cases are run
 SEEDS = (1, 2)  # of the emulator's schedule, where order alone has found nothing
 STRENGTH, FEW_ROWS = 2, 33  # of the covering array; and which of its cases come first
 WIDTHS = (1, 3, 111, 4096)  # of the further cases: the tester's own
@@ -64,7 +64,7 @@ def try_out(mutant: Mutant) -> Trial:
 
 def _try_kernel(mutant: Mutant) -> Trial:
     warm_up()
-    forms = BY_FILE[mutant.source.stem]
+    forms = forms_of(mutant.source.stem, mutant.edit.function.partition(".")[0])
     originals = {form: (original_source(form), original_code(form)) for form in forms}
     return _in_child(lambda say: _try_forms(mutant, originals, say))
 
@@ -199,7 +199,7 @@ def _reasons(form: Form, cases: Sequence[Case], provider: Provider | None = None
 
 def warm_up() -> None:
     """Compiles one kernel of each kind in this process, ahead of its children."""
-    for form in (TEXTBOOK_NORMS[0], NORMS[0]):
+    for form in (TEXTBOOK_NORMS[0], BLOCK[0]):
         emulated.warm_up(form, cases_of(form)[0])
 
 
