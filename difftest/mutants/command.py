@@ -58,7 +58,7 @@ def mutants(
     screen.print(one_line(where), style="dim", soft_wrap=True)
     with _progress(len(asked.entries)) as on_entry:
         outcome = run.run(asked, on_entry)
-    result = file.document(asked, outcome, where)
+    result = file.document(asked, outcome, where, {"corpus": corpus, "ops": ops, "only": only, "seeds": seeds})
     _show(screen, result)
     write_each((json, lambda path: file.write(path, result)))
     return _status(result)

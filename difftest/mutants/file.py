@@ -17,12 +17,13 @@ _FOUND = tuple(field.name for field in fields(Found))
 _COUNTED = ("caught", "caught_beyond")
 
 
-def document(asked: Asked, outcome: Outcome, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Plain data: the run, then for each entry what is said of it and what was found."""
+def document(asked: Asked, outcome: Outcome, environment: Mapping[str, str], request: Mapping[str, str]) -> dict[str, Any]:
+    """Plain data: the run and the options that asked for it, then for each entry what is said of it and what was found."""
     return {
         "schema": SCHEMA,
         "date": datetime.date.today().isoformat(),
         "environment": dict(environment),
+        "request": dict(request),
         "workers": asked.workers,
         "seeds": list(asked.seeds),
         "defaults": dict(asked.defaults),

@@ -29,7 +29,7 @@ COMMANDS = {
     FIRST_CALL: "python benchmarks/first_call.py benchmarks/results/first-call-h200.jsonl",
     TUNING: "python benchmarks/tune.py benchmarks/results/tuning-h200.jsonl",
     PROFILE: "ncu, by hand",
-    MUTANTS: "python cli.py mutants --json benchmarks/results/mutants.jsonl",
+    MUTANTS: "python cli.py mutants --corpus field --json benchmarks/results/mutants-field.jsonl",
     ORDER: "python benchmarks/order.py benchmarks/results/order-h200.jsonl",
     EXHAUSTIVE: "python cli.py exhaustive --contract all --plants 20 --json benchmarks/results/exhaustive-gated-h200.jsonl",
     EMULATOR: "python benchmarks/emulator_speed.py --json benchmarks/results/emulator-speed.jsonl",
