@@ -19,7 +19,8 @@ CHECKS: tuple[tuple[str, str, str], ...] = (
     ("raised", r"^raised |process died", "an exception, or the end of the process"),
     (
         "memory",
-        r"overwritten, the first|was freed|was rebound|after the call, not|shares memory|overwrote nothing|belongs in the memory",
+        r"overwritten, the first|was freed|was rebound|after the call, not|shares memory|overwrote nothing|"
+        r"belongs in the memory|was given out and returned",
         "a write outside the rows or into an input, or memory that is not the output's",
     ),
     ("form", r"^returned |^output (has|is on) ", "not a tensor of the right shape, dtype and device"),

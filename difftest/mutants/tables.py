@@ -125,11 +125,10 @@ def rarely(records: Records) -> list[str]:
     said = []
     for record in wrong(records):
         if record["one_in"] > 1:
-            calls = record["calls"] // max(1, len(set(record["seeds_missed"])) or 1)
-            chance = 1 - (1 - 1 / record["one_in"]) ** calls
+            chance = 1 - (1 - 1 / record["one_in"]) ** record["calls"]
             said.append(
-                f"{record['name']} shows in one call of {record['one_in']}: the {calls} calls of a default run find such a fault "
-                f"with a probability of {chance:.0%}."
+                f"{record['name']} shows in one call of {record['one_in']}: the {record['calls']} calls that were made find such "
+                f"a fault with a probability of {chance:.2%}."
             )
     return said
 

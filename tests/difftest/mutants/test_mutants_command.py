@@ -113,6 +113,7 @@ def test_the_matrix_counts_kernels_by_kind_and_check():
         ("raised ValueError: hidden size must be a multiple of 8 (a.py:3)", "raised"),
         ("residual: 1 element overwritten, the first 1 past the end of row 7", "memory"),
         ("output shares memory with input", "memory"),
+        ("was given out and returned another tensor, which differs from it in 1 of 1 elements", "memory"),
         ("returned None, not a tensor", "form"),
         ("output has dtype torch.float32, not torch.bfloat16", "form"),
         ("residual: 3 of 24 are not the rounded sum; row 0, column 1 is 0, not 1", "residual"),
