@@ -11,6 +11,7 @@ from difftest.mutants.corpora import CORPORA
 from difftest.pages import sources
 from difftest.pages.sources import MUTANTS
 from difftest.report.table import Table, markdown
+from difftest.wording import counted
 
 
 def _entries() -> list[dict[str, Any]]:
@@ -36,7 +37,10 @@ def _headline(entries: list[dict[str, Any]]) -> str:
     ]
     seeds = {seed for document in sources.documents(MUTANTS) for seed in document["seeds"]}
     if right:
-        said.append(f"{len(tables.accused(right))} of {len(right)} honest kernels called wrong, at {len(seeds)} seeds.")
+        said.append(
+            f"{len(tables.accused(right))} of {len(right)} honest kernels called wrong, over {counted(len(seeds), 'seed')}."
+        )
+        said += [f"Called wrong: `{each['name']}` ({each['what']}) {each['first']}." for each in tables.accused(right)]
     return "".join(f"- {sentence}\n" for sentence in [*said, *tables.rarely(entries)])
 
 
