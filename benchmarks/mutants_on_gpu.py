@@ -28,7 +28,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numba_kernels
-from difftest.bench import conditions
+from difftest.run import conditions
 from difftest.mutants.machine.child import last_answer
 from difftest.mutants.machine.install import install
 from difftest.mutants.machine.listing import by_name, mutants

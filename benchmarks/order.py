@@ -17,7 +17,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from difftest import options
-from difftest.bench import conditions
+from difftest.run import conditions
 from difftest.cases.case import Case
 from difftest.identify.order import survey
 from difftest.identify.order.fingerprint import ROWS
