@@ -34,7 +34,7 @@ HERE = Path(__file__).parent / "made_up.py"
 SCALED_SILU = Activation(
     lambda gate, alpha: sigmoid_factor(alpha * gate),
     partial(sigmoid_fp32_error, 1.0),
-    False,
+    None,
     lambda gate, alpha: sigmoid_to_any_precision(mpmath.mpf(alpha) * gate),
 )
 SMALL = ("--ops", NAME, "--dtypes", "bf16", "--widths", "3,64", "--cases", 4)
