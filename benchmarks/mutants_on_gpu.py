@@ -28,12 +28,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numba_kernels
-from difftest.run import conditions
 from difftest.mutants.machine.child import last_answer
 from difftest.mutants.machine.install import install
 from difftest.mutants.machine.listing import by_name, mutants
 from difftest.mutants.machine.proofs import only_on_a_gpu
 from difftest.report import jsonl
+from difftest.run import conditions
 
 SCHEMA = "numba-kernels/mutants-on-gpu/1"
 CALLS = 200  # of a chain: the window in which a successor runs ahead of its predecessor is a microsecond or so

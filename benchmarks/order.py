@@ -17,12 +17,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from difftest import options
-from difftest.run import conditions
 from difftest.cases.case import Case
 from difftest.identify.order import survey
 from difftest.identify.order.fingerprint import ROWS
 from difftest.report import jsonl
-from difftest.run import pool
+from difftest.run import conditions, pool
 from difftest.run.environment import environment
 from reference.operators.contract import contract_of
 
