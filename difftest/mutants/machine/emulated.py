@@ -64,6 +64,14 @@ class Emulated:
         captured = "\n".join(f"{name} = {described(value)}" for name, value in sorted(program.captured.items()))
         return f"{program.source}\n{captured}"
 
+    def ptx(self) -> str:
+        """The first kernel's PTX, for compute capability 9.0, names apart. No GPU is needed."""
+        from numba_kernels.backend.compile import compile_to_ptx
+
+        kernel, _ = next(iter(self.kernels))
+        lines = [line.partition("//")[0].rstrip() for line in compile_to_ptx(kernel, (9, 0)).splitlines()]
+        return re.sub(r"B\d+v\d+|(?<=\$)\d+|0x[0-9a-f]{8,}(?=_3e)", "", "\n".join(line for line in lines if line))
+
     def code(self) -> str:
         """The first kernel's optimised LLVM IR, names apart."""
         entry = next(iter(self.kernels.values()))._get().entry

@@ -106,10 +106,11 @@ GATED = (
 # One of each kind first, since a mutant that none of the first few finds is given up.
 BLOCK = (
     Form(_ADD, "bf16", "R0W0"),  # three warps
+    Form(_ADD, "bf16", "R0W0", (3072,)),  # 12 tiles, all that three warps have: their number is no power of two
+    Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=96, tiles_per_warp=2, vectors_per_lane=2)),
     Form(_PLAIN, "fp32", "W0"),
     Form(_ADD, "bf16", "R1W1", (1000,)),
     Form(_ADD, "bf16", "R0W0", options=_options(threads_per_row=192, tiles_per_warp=2, early_weights=0)),
-    Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=96, tiles_per_warp=2, vectors_per_lane=2)),
     Form(_ADD, "bf16", "R0W0", (1024,), options=_options(threads_per_row=64, tiles_per_warp=2, exact=True)),
     Form("gemma_rmsnorm", "bf16", "W0", bound=True),
     Form(_PLAIN, "bf16", "W1"),
@@ -134,6 +135,7 @@ STREAMED = (
     Form(_ADD, "bf16", "R0W0", (1024,), options=_options(row_in="shared", threads_per_row=32, tiles_per_warp=2, exact=True)),
 )
 CLUSTER = (
+    Form(_PLAIN, "bf16", "W0", (501,), options=_options(cluster=2, threads_per_row=96, tiles_per_warp=4)),  # 16 of 24 tiles
     Form(_ADD, "bf16", "R0W0", options=_options(cluster=2, threads_per_row=64, tiles_per_warp=4)),
     Form(_ADD, "bf16", "R0W0", (1000,), options=_options(cluster=2, threads_per_row=64, tiles_per_warp=1, persistent=True)),
     Form(_PLAIN, "bf16", "W0", weight_dtype="fp32", options=_options(cluster=4, threads_per_row=32, tiles_per_warp=4)),

@@ -27,7 +27,7 @@ def planted(before, after):
 @pytest.mark.parametrize(
     ("before", "after", "status"),
     [
-        ("row_values[i] = h", "row_values[i] = h * float32(1.0)", SAME),
+        ("if thread % 32 == 0", "if thread % -32 == 0", SAME),
         ("row_values[i] = h", "row_values[i] = -h", KILLED),
         ("row_values[i] = h", "row_values[i] = nowhere", REFUSED),
         ("FULL_WARP = 0xFFFFFFFF", "FULL_WARP = 0x0000FFFF", KILLED),
@@ -47,7 +47,7 @@ def test_what_the_emulator_finds_goes_by_its_name():
 
 @pytest.mark.slow
 def test_a_loop_without_end_is_ended_and_counts_as_killed():
-    trial = try_out(planted("for warp in range(WARPS):", "while total == total:"))
+    trial = try_out(planted("for warp in range(WARPS):", "warp = 0\n        while total == total:"))
     assert (trial.status, trial.deciding.checks) == (KILLED, ("no end",))
 
 
