@@ -195,10 +195,14 @@ def _package(module: str, file: str) -> str:
     top = module.partition(".")[0]
     if top in ("numba", "numpy", "llvmlite"):
         return top  # their versions are in the digest
-    files = {file} | {
-        getattr(m, "__file__", None) or "" for n, m in list(sys.modules.items()) if n == top or n.startswith(top + ".")
-    }
-    return "".join(_file_digest(f, _stamp(f)) for f in sorted(files) if f)
+    return "".join(_file_digest(f, _stamp(f)) for f in sorted({file, *_loaded(top, len(sys.modules))}) if f)
+
+
+@functools.lru_cache(256)
+def _loaded(top: str, modules: int) -> tuple[str, ...]:
+    """The files of what is loaded of a top package, looked for anew where the number of modules has changed."""
+    own = (m for n, m in list(sys.modules.items()) if n == top or n.startswith(top + "."))
+    return tuple(getattr(m, "__file__", None) or "" for m in own)
 
 
 def _stamp(file: str) -> tuple[int, int]:

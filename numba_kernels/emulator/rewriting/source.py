@@ -26,6 +26,13 @@ def is_device_function(value: Any) -> bool:
     return hasattr(value, "py_func") and type(value).__module__.startswith(("numba.cuda", "numba_cuda"))
 
 
+@functools.lru_cache(1024)
+def _text_of(code: python_types.CodeType) -> tuple[str, int]:
+    """A function's text, indented no more than its first line, and the number of that line; finding its end takes long."""
+    lines, first = inspect.getsourcelines(code)
+    return textwrap.dedent("".join(lines)), first
+
+
 def definition_of(program: Program, function: Any) -> tuple[ast.FunctionDef, str]:
     """A plain function's definition without decorators, each node with its :class:`Location` in the attribute ``at``; its file.
 
@@ -37,10 +44,10 @@ def definition_of(program: Program, function: Any) -> tuple[ast.FunctionDef, str
         return program.refusal(reason, Location(program.name, file, line))
 
     try:
-        lines, first = inspect.getsourcelines(function)
+        text, first = _text_of(function.__code__)
     except (OSError, TypeError) as error:
         raise refusal(f"the source of {name} cannot be read", 0) from error
-    tree = ast.parse(textwrap.dedent("".join(lines)))
+    tree = ast.parse(text)
     ast.increment_lineno(tree, first - 1)
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
