@@ -19,7 +19,7 @@ from difftest.run.call import Called, Tensors, call, differing
 from difftest.verdict import judge
 from difftest.wording import counted
 
-ONE_IN = 8
+ONE_IN = 16
 WIDE = 4096
 
 
@@ -53,7 +53,7 @@ class Stability:
 
 
 def chosen(cases: Sequence[Case]) -> frozenset[int]:
-    """Which cases of a run to call again, by index: about one in eight, and one of several wide rows in each group.
+    """Which cases of a run to call again, by index: about one in sixteen, and one of several wide rows in each group.
 
     A group is an operator and dtype; wide is 4096 or more, or the widest there is. Whether a case is among the eighth is
     a function of the case alone, so the command that runs it again chooses it too.

@@ -161,6 +161,7 @@ for factor in map(int, sys.argv[1:]):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loaded", ["x[t]", pytest.param("cuda.shfl_xor_sync(0xFFFFFFFF, x[t], 1)", marks=pytest.mark.slow)])
 def test_what_two_processes_compiled_a_third_can_load_together(tmp_path, loaded):
     """Of a function that is too long to be inlined, the linker keeps the first of a name."""

@@ -78,7 +78,7 @@ WORKERS = [
     slow({"threads_per_row": 256, "tiles_per_warp": 2, "early_weights": 1}),
     slow({"access": 4, "weight_access": 8}),
     slow({"threads_per_row": 64, "tiles_per_warp": 8, "early_weights": 0, "exact": True}),
-    {"threads_per_row": 96, "tiles_per_warp": 8, "early_weights": 0},
+    slow({"threads_per_row": 96, "tiles_per_warp": 8, "early_weights": 0}),
     {"row_in": "shared", "threads_per_row": 96, "tiles_per_warp": 2},
     slow({"row_in": "memory", "threads_per_row": 160, "tiles_per_warp": 1}),
 ]
@@ -178,7 +178,7 @@ def test_wherever_a_row_waits_there_is_no_race(workers):
 
 
 CLUSTERS = [
-    {"threads_per_row": 128, "tiles_per_warp": 2, "cluster": 2, "exact": True},
+    slow({"threads_per_row": 128, "tiles_per_warp": 2, "cluster": 2, "exact": True}),
     slow({"threads_per_row": 96, "tiles_per_warp": 2, "cluster": 4}),
     {"threads_per_row": 160, "tiles_per_warp": 1, "cluster": 4},  # 20 warps for 16 warp tiles
     slow({"threads_per_row": 96, "tiles_per_warp": 1, "cluster": 8}),  # and the last blocks have none
