@@ -44,8 +44,8 @@ ci:
 	$(MAKE) lint
 	$(MAKE) test COVERAGE=1
 	$(MAKE) pages
-	$(MAKE) bits BUDGET=120
-	$(MAKE) slow BUDGET=180
+	$(MAKE) bits BUDGET=60
+	$(MAKE) slow BUDGET=120
 
 # Tests of over ten seconds, but for the record of bits.
 slow: $(VENV)/.installed-test

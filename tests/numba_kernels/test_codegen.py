@@ -89,7 +89,7 @@ def test_the_gated_forms_have_wide_accesses_no_fp64_and_no_spills(cc, dtype, act
         (16384, 1024),
         (1024, 16384),
         slow(128, 65536),
-        (65536, 8192),
+        slow(65536, 8192),
         slow(100000, 2048),
         slow(262144, 512),
     ],
@@ -120,7 +120,7 @@ def test_without_clusters_a_wide_row_waits_in_shared_memory_or_is_read_twice(wid
     check(kernel, (8, 0), wide=width % 8 == 0)
 
 
-@pytest.mark.parametrize(("width", "vectors", "cluster"), [(65536, 2, 8), slow(131072, 4, 8), (262144, 4, 16)])
+@pytest.mark.parametrize(("width", "vectors", "cluster"), [(65536, 2, 8), slow(131072, 4, 8), slow(262144, 4, 16)])
 def test_a_persistent_kernel_keeps_the_weight_in_shared_memory_16_bytes_at_a_time(width, vectors, cluster):
     kernel = norm(width, 2048, "bf16", TARGETS[9, 0])
     assert (kernel.config.cluster, kernel.config.vectors_per_thread) == (cluster, vectors)
@@ -145,7 +145,7 @@ def test_a_row_of_262144_fits_clusters_of_8_too():
 
 
 @pytest.mark.parametrize(
-    ("width", "rows", "first"), [(4096, 4096, 512), slow(4096, 1024, 256), (16384, 1024, 128), (65536, 8192, 32)]
+    ("width", "rows", "first"), [(4096, 4096, 512), slow(4096, 1024, 256), (16384, 1024, 128), slow(65536, 8192, 32)]
 )
 def test_some_residual_is_prefetched_before_the_predecessor_ends_and_rows_ahead_after_it(width, rows, first):
     """How often code prefetches is seen here; which rows, only by timing."""

@@ -74,6 +74,7 @@ def test_without_numba_cuda_nothing_runs(doctor, monkeypatch):
     assert last(result) == ["cpu: numba-cuda is not installed: pip install numba-cuda==0.30.4", "The main job can't run here."]
 
 
+@pytest.mark.slow
 def test_with_numpy_2_5_nothing_runs():
     pretend = "import numpy, runpy, sys; numpy.__version__ = '2.5.1'; sys.argv[1:] = ['doctor']"
     code = f"{pretend}; runpy.run_path('cli.py', None, '__main__')"

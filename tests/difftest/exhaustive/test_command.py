@@ -20,6 +20,7 @@ def file(function):
     return ("exhaustive", "--candidate", f"{HERE}:{function}", *ONE)
 
 
+@pytest.mark.slow
 def test_twenty_planted_outputs_of_twenty_are_found(run):
     status, text, found = run(*file("silu_and_mul"), "--plants", 20)
     assert status == CONFORMS

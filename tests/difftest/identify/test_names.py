@@ -38,7 +38,7 @@ def is_named(found, op, wanted):
 @pytest.mark.parametrize(
     ("op", "code", "dtype", "width"),
     [
-        ("fused_add_rmsnorm", "R1W0", "bf16", 4096),
+        pytest.param("fused_add_rmsnorm", "R1W0", "bf16", 4096, marks=pytest.mark.slow),
         pytest.param("gemma_rmsnorm", "W1", "fp16", 111, marks=pytest.mark.slow),
         ("silu_and_mul", "S1", "bf16", 3),
         pytest.param("gelu_tanh_and_mul", "S0", "fp16", 4096, marks=pytest.mark.slow),

@@ -61,6 +61,7 @@ def project(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_right_kernel_passes_and_a_broken_one_fails_with_its_histogram_and_the_shrunk_case(project):
     status, out = project({"right": KERNEL, "broken": BROKEN}, "--difftest-seed", "3")
     assert status == 1, out
