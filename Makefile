@@ -17,7 +17,7 @@ ORDER ?= $$(git rev-parse HEAD)
 SLOW = $(PYTEST) -m slow $(if $(BUDGET),--budget $(BUDGET) --order-seed "$(ORDER)") $(ARGS)
 BITS := tests/numba_kernels/test_bits.py
 
-.PHONY: difftest test lint ci slow bits pages floors clean
+.PHONY: difftest test lint ci slow bits pages floors sanitize clean
 
 difftest: $(VENV)/.installed
 	$(BIN)/python cli.py difftest $(ARGS)
@@ -59,6 +59,10 @@ bits: $(VENV)/.installed-test
 # Generated pages and blocks are what the code and the result files say.
 pages: $(VENV)/.installed-test
 	$(BIN)/python cli.py docs --check
+
+# The kernels under NVIDIA's compute-sanitizer, on a GPU machine; LOG=FILE keeps all that it says.
+sanitize:
+	benchmarks/sanitize.sh $(LOG)
 
 # The lowest versions that pyproject.toml allows, in a venv of their own, run the suite once. Gigabytes: torch with CUDA.
 FLOORS := out/floors
