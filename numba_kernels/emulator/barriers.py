@@ -81,6 +81,12 @@ def _answer(env, kinds, first, lane, present, site):
 
 
 @njit
+def _together(kinds, site, other):
+    """Whether lanes at two sites meet: at the same one, or at any two ``syncwarp`` (from sm_70 on)."""
+    return site == other or (peek(kinds, site) == SYNCWARP and peek(kinds, other) == SYNCWARP)
+
+
+@njit
 def complete_collectives(env, kinds, waits, first, count):
     """Release the lanes (threads first to first + count - 1) whose collective is complete: how many, or minus a fault."""
     masks, ended = peek(env, MASKS), peek(env, ENDED)
@@ -98,7 +104,7 @@ def complete_collectives(env, kinds, waits, first, count):
         for j in range(WARP):
             if not (mask >> j) & 1 or j >= count or peek(ended, first + j) == RETURNED:
                 continue  # lanes that the block does not have, or that returned, are not waited for
-            if peek(waits, first + j) != site or peek(masks, first + j) != mask:
+            if not _together(kinds, site, peek(waits, first + j)) or peek(masks, first + j) != mask:
                 complete = False
                 break
             present |= I64(1) << j
@@ -170,7 +176,7 @@ def complete_barrier(env, kinds, waits, threads):
             for other in range(first, min(first + WARP, threads)):
                 if not (mask >> (other - first)) & 1 or peek(ended, other) == RETURNED:
                     continue
-                if peek(waits, other) != site:
+                if not _together(kinds, site, peek(waits, other)):
                     return -_fault(env, F_COLLECTIVE, t, site, other, peek(waits, other))
                 if peek(masks, other) != mask:
                     return -_fault(env, F_OTHER_MASK, t, site, other, site)

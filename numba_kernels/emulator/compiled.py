@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
+import types as python_types
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import numba
 import numpy as np
 from numba.core.errors import NumbaError
 
-from . import disk_cache
+from . import disk_cache, numba_cuda
 from .environment import Env
 from .memory import borrow, fill_bytes
 from .rewriting import JIT_OPTIONS, Program, is_device_function, python_function, rewrite
@@ -53,6 +54,8 @@ class Compiled:
 
     def __init__(self, function: Any, mode: str) -> None:
         self.program: Program = rewrite(function, full=mode == "full", tracked=mode == "tracked")
+        self.function = python_function(function)
+        self._accepted: set[Any] = set()
         self.parameters = python_function(function).__code__.co_argcount
         self.kinds = np.array([0, *(int(s.kind) for s in self.program.sites)], np.int64)
         names = [f"a{k}" for k in range(self.parameters)]
@@ -78,6 +81,19 @@ class Compiled:
         used = {name for function in functions.values() for name in function.__code__.co_names} - set(functions)
         captured = {name: program.namespace[name] for name in used if name in program.namespace}
         return program.source, sorted(captured.items()), tuple(sorted(JIT_OPTIONS.items()))
+
+    def accept(self, args: tuple[Any, ...]) -> None:
+        """Ask numba-cuda whether it takes the kernel with such arguments: once, ever, where compiled kernels are kept."""
+        kinds = tuple(numba.typeof(a) for a in args)
+        if kinds in self._accepted:
+            return
+        noted = None if self.file is None else self.file.with_suffix(f".{disk_cache.digest(repr(kinds))}.accepted")
+        if noted is None or not noted.exists():
+            numba_cuda.check(self.function, kinds)
+            if noted is not None:
+                with contextlib.suppress(OSError):
+                    noted.touch()
+        self._accepted.add(kinds)
 
     def run(self, *args: Any) -> Any:
         """Call the entry, compiled before for the types of the first call's arguments, by one process at a time."""
@@ -114,22 +130,55 @@ def compiled(function: Any, mode: str) -> Compiled:
         return _compiled[key]
 
 
-def _key(value: Any) -> Any:
-    """Equal for two captured values that make the same code."""
+def _key(value: Any, seen: tuple[Any, ...] = ()) -> Any:
+    """Equal for two captured values that make the same code. ``seen``: the functions around, by their code."""
     if is_device_function(value):
         plain = python_function(value)
+        if plain.__code__ in seen:
+            return ("function", plain.__code__)
+        seen = (*seen, plain.__code__)
         cells = []
         for cell in plain.__closure__ or ():
             try:
-                cells.append(_key(cell.cell_contents))
+                cells.append(_key(cell.cell_contents, seen))
             except ValueError:
                 cells.append("empty")
-        return ("function", plain.__code__, id(plain.__globals__), tuple(cells))
+        return ("function", plain.__code__, id(plain.__globals__), tuple(cells), plain.__defaults__, _globals_key(plain, seen))
     if isinstance(value, tuple):
-        return ("tuple", tuple(_key(v) for v in value))
+        return ("tuple", tuple(_key(v, seen) for v in value))
     if isinstance(value, bool | int | str | bytes | None):
         return (type(value), value)
     if isinstance(value, float | np.generic):
         return (type(value), np.asarray(value).tobytes())
+    if isinstance(value, np.ndarray):
+        return ("array", value.dtype, value.shape, value.tobytes())
     _kept[id(value)] = value
     return ("object", id(value))
+
+
+def _globals_key(function: Any, seen: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The keys of the globals that a function's code names, and of the attributes of modules and classes among them: the values
+    that compiled code has, as Numba takes them when it compiles."""
+    named = set(names_of(function.__code__))
+    found: list[Any] = []
+    for name in sorted(named):
+        value = function.__globals__.get(name, found)
+        if value is found:
+            continue
+        found.append((name, _key(value, seen)))
+        if isinstance(value, python_types.ModuleType | type) and not is_of_a_library(value):
+            inside = [(n, getattr(value, n)) for n in sorted(named) if hasattr(value, n)]
+            found += [(name, n, _key(v, seen)) for n, v in inside if not isinstance(v, python_types.ModuleType)]
+    return tuple(found)
+
+
+def names_of(code: python_types.CodeType) -> tuple[str, ...]:
+    """The names of a code object and of those inside it."""
+    inner = [c for c in code.co_consts if isinstance(c, python_types.CodeType)]
+    return (*code.co_names, *(name for c in inner for name in names_of(c)))
+
+
+def is_of_a_library(value: Any) -> bool:
+    """Whether a module or class is one that nobody changes while it runs."""
+    name = value.__name__ if isinstance(value, python_types.ModuleType) else value.__module__
+    return name.partition(".")[0] in ("numba", "numpy", "math", "builtins", "operator", "cmath")

@@ -48,7 +48,7 @@ class DivergentBarrier(EmulatorError):
 
 
 class DivergentCollective(EmulatorError):
-    """Lanes named in the mask of a shuffle, vote or ``syncwarp`` are not at that same site with that same mask."""
+    """Lanes named in the mask of a shuffle or vote are not at that same site with that same mask; of a ``syncwarp``, at any."""
 
 
 class NeverTrue(EmulatorError):

@@ -13,8 +13,13 @@ from .compiled import Compiled, compiled
 from .environment import BLOCK_SPAN, MOST_BLOCKS, Env
 from .errors import CompileError, EmulatorError, KernelException, OutOfBounds
 from .report import Report
+from .signatures import converted, signatures_of
 
 MAX_THREADS = 1024  # a block, as on every CUDA device
+# Of sm_90 (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
+MAX_SHARED_BYTES = 227 * 1024
 MOST_REPEATED = 1 << 29  # bytes of arrays that the fast form keeps a copy of, to find a fault's line in a second run
 IMAGE_BYTES = 1 << 16  # a thread's arguments and live variables; a few hundred bytes in practice
 
@@ -30,18 +35,22 @@ def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
 class EmulatedKernel:
     """A ``numba.cuda`` kernel that runs on the CPU, from the kernel's own source.
 
-    ``function``: a plain Python function or a ``cuda.jit`` dispatcher. ``check``: ``"fast"`` finds divergent barriers and
+    ``function``: a plain Python function or a ``cuda.jit`` dispatcher; scalars are converted to the types of its signature, or of
+    ``signature``, as a GPU launch converts them. ``check``: ``"fast"`` finds divergent barriers and
     collectives, wrong masks and accesses out of bounds, and poisons shared and local memory with NaN; ``"full"`` also finds
-    reads of shared memory that nothing wrote, and data races. Raises :class:`UnsupportedKernel` for a form it cannot
+    reads of shared memory that nothing wrote, and data races. ``accepted``: numba-cuda is known to compile the kernel, and is not
+    asked. Raises :class:`UnsupportedKernel` for a form it cannot
     rewrite. Thread-safe; equal kernels (same code, same captured values) share their compiled form.
     """
 
-    def __init__(self, function: Any, check: str = "fast") -> None:
+    def __init__(self, function: Any, check: str = "fast", *, signature: Any = None, accepted: bool = False) -> None:
         if check not in ("fast", "full"):
             raise ValueError(f"check is 'fast' or 'full', not {check!r}")
         self.function = function
         self.check = check
+        self.accepted = accepted
         self._made: Compiled | None = None
+        self.signatures = signatures_of(function, signature)
 
     def _get(self) -> Compiled:
         if self._made is None:
@@ -80,6 +89,13 @@ class EmulatedKernel:
         threads = block3[0] * block3[1] * block3[2]
         if not 1 <= threads <= MAX_THREADS:
             raise ValueError(f"a block has 1 to {MAX_THREADS} threads, not {threads}")
+        for what, given, limits in (("grid", grid3, MAX_GRID), ("block", block3, MAX_BLOCK)):
+            for axis, size, limit in zip("xyz", given, limits, strict=True):
+                if size > limit:
+                    raise ValueError(f"{what} {axis} is at most {limit}, not {size}")
+        shared_bytes = program.static_bytes + dynamic_shared_bytes
+        if not dynamic_shared_bytes >= 0 or shared_bytes > MAX_SHARED_BYTES:
+            raise ValueError(f"shared memory: at most {MAX_SHARED_BYTES} bytes a block, not {shared_bytes}")
         if len(args) != made.parameters:
             raise TypeError(f"{program.name} takes {made.parameters} arguments, {len(args)} given")
         if 0 in grid3:
@@ -88,6 +104,9 @@ class EmulatedKernel:
             raise ValueError(f"cluster is 1, 2, 4, 8 or 16 blocks, and divides the grid's {grid3[0]}; not {cluster}")
         if cluster > 1 and (threads % 32 or threads != block3[0] or self.check == "full"):
             raise ValueError(f"{program.name}: a cluster's blocks are whole warps along one axis, in the fast check")
+        args = converted(program.name, self.signatures, args)
+        if not self.accepted:
+            made.accept(args)
         settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed, cluster)
         arrays = [a for a in args if isinstance(a, np.ndarray) and a.flags.writeable]
         repeatable = self.check == "fast" and sum(a.nbytes for a in arrays) <= MOST_REPEATED

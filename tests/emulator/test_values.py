@@ -127,9 +127,9 @@ def test_votes_count_the_lanes_of_their_mask_alone():
 def test_counting_barriers_count_the_block():
     def kernel(out):
         t = cuda.threadIdx.x
-        out[0, t] = cuda.syncthreads_count(t % 3 == 0)
-        out[1, t] = cuda.syncthreads_and(t < 69)
-        out[2, t] = cuda.syncthreads_or(t == 69)
+        out[0, t] = cuda.syncthreads_count(int32(t % 3 == 0))
+        out[1, t] = cuda.syncthreads_and(int32(t < 69))
+        out[2, t] = cuda.syncthreads_or(int32(t == 69))
 
     out = np.zeros((3, 70), np.int64)
     run(kernel, 70, out)
@@ -302,6 +302,7 @@ def warp_sum(value):
     return value
 
 
+@cuda.jit(device=True)
 def block_sum(value, partial, warps):
     value = warp_sum(value)
     if cuda.threadIdx.x % 32 == 0:
@@ -311,6 +312,7 @@ def block_sum(value, partial, warps):
     return warp_sum(partial[lane] if lane < warps else float32(0))
 
 
+@cuda.jit(device=True)
 def scaled(value, by=2):
     if value < 0:
         return value
@@ -352,6 +354,7 @@ def test_each_inlined_call_has_shared_arrays_of_its_own(check):
     np.testing.assert_array_equal(y, mirror + 1000 * (100 + mirror))
 
 
+@cuda.jit(device=True)
 def mirrored(value):
     slots = cuda.shared.array(64, int64)
     slots[cuda.threadIdx.x] = value

@@ -215,11 +215,12 @@ def test_a_fault_in_a_device_function_names_its_line():
             y[0] = first_of(x[8:])
 
     error = found(kernel, OutOfBounds, 32, np.zeros(8), np.zeros(8))
-    assert error.line == inspect.getsourcelines(first_of)[1] + 1
+    assert error.line == inspect.getsourcelines(first_of.py_func)[1] + 2
     assert error.thread == 3
     assert "(in first_of)" in error.reason
 
 
+@cuda.jit(device=True)
 def first_of(x):
     return x[0]
 
@@ -572,6 +573,7 @@ def test_a_form_that_cannot_be_rewritten_is_refused_with_its_line(kernel):
     assert error.block is None
 
 
+@cuda.jit(device=True)
 def early(value):
     if value > 0:
         return value
@@ -585,7 +587,7 @@ def test_a_device_function_with_a_barrier_and_an_early_return_is_refused_by_name
 
     error = found(kernel, UnsupportedKernel, 32, np.zeros(2))
     assert "early contains a collective and returns before its end" in error.reason
-    assert error.line == inspect.getsourcelines(early)[1] + 2
+    assert error.line == inspect.getsourcelines(early.py_func)[1] + 3
 
 
 def test_what_numba_refuses_names_the_kernel():

@@ -24,6 +24,7 @@ import uuid
 from typing import Any
 
 from .. import disk_cache, instructions
+from ..library import EmulatedCompiler
 from ..words import njit
 from .checks import Checks
 from .inline import Inline, resolved
@@ -42,6 +43,7 @@ JIT_OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "pipeline_class": EmulatedCompiler,
     "_nrt": False,  # no counting of references: the launch owns every array (a tenth of a norm kernel's time)
 }
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ..cuda_functions import SUBSTITUTES
 from .program import UNKNOWN, Program
 from .scope import Scope
 from .source import is_device_function, python_function
 from .statements import StatementPass, load
-from .targets import is_known, is_stub, is_unsupported_function
+from .targets import is_hashable, is_known, is_stub, is_unsupported_function
 
 SUPPORTED = (ast.Break, ast.Continue, ast.If, ast.While)
 REFUSED = (
@@ -122,6 +123,8 @@ class Names(StatementPass):
         """A value from outside the function, as compiled code sees it."""
         if type(value) in (bool, int):
             return ast.Constant(value)
+        if is_hashable(value) and value in SUBSTITUTES:
+            return load(self.program.name_of(SUBSTITUTES[value], hint))
         if is_device_function(value):
             raise self.refusal(f"device function {python_function(value).__name__} used as a value", node)
         if is_stub(value) and not is_known(value):

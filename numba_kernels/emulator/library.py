@@ -1,0 +1,92 @@
+"""What an emulated kernel is compiled into: Numba's code library, whose LLVM code is changed before it is optimised.
+
+Conversions of floats to integers saturate, as PTX's ``cvt`` does; on a CPU they are undefined beyond the integer's range. This
+holds for all code that the kernel is linked from, whatever syntax it came from.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.untyped_passes import IRProcessing
+
+# %x = fptosi float %y to i32
+_CONVERSION = re.compile(r"^(  %\S+ = )fpto(si|ui) (half|float|double) (\S+) to i(\d+)(.*)$", re.MULTILINE)
+_SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
+
+
+class EmulatedLibrary(JITCodeLibrary):
+    def _optimize_final_module(self) -> None:
+        text = str(self._final_module)
+        changed = self.changed(text)
+        if changed is not text:
+            name = self._final_module.name
+            self._final_module = llvm.parse_assembly(changed)
+            self._final_module.name = name
+        super()._optimize_final_module()
+
+    def changed(self, text: str) -> str:
+        """The module's text, changed; itself where there is nothing to change."""
+        return saturating(text) if _CONVERSION.search(text) else text
+
+
+def saturating(text: str) -> str:
+    """LLVM code in which float-to-integer conversions are PTX's: beyond the range the nearest integer, for NaN 0, but the sign
+    bit alone where the source is float64 or the result has 64 bits (PTX ISA, ``cvt``). An 8-bit result is that of 16 bits, cut,
+    as LLVM's PTX backend makes it."""
+    declared: set[str] = set()
+    count = 0
+
+    def replaced(found: re.Match[str]) -> str:
+        nonlocal count
+        target, sign, source, value, bits, rest = found.groups()
+        wide = max(int(bits), 16)
+        function = f"llvm.fpto{sign}.sat.i{wide}.{_SUFFIX[source]}"
+        declared.add(f"declare i{wide} @{function}({source})")
+        count += 1
+        made = f"%nk.cvt{count}"
+        lines = [f"  {made} = call i{wide} @{function}({source} {value})"]
+        if wide == 64 or (source == "double" and wide >= 32):
+            lines.append(f"  {made}.nan = fcmp uno {source} {value}, {value}")
+            lines.append(f"  {made}.w = select i1 {made}.nan, i{wide} {-(1 << (wide - 1))}, i{wide} {made}")
+            made += ".w"
+        if int(bits) < wide:
+            lines.append(f"{target}trunc i{wide} {made} to i{bits}{rest}")
+        else:
+            lines.append(f"{target}add i{wide} {made}, 0{rest}")
+        return "\n".join(lines)
+
+    changed = _CONVERSION.sub(replaced, text)
+    present = {
+        line for line in declared if re.search(rf"^declare .*@{re.escape(line.split('@')[1].split('(')[0])}\(", text, re.M)
+    }
+    return changed + "\n" + "\n".join(sorted(declared - present)) + "\n"
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _OwnLibrary(FunctionPass):
+    """Gives the function that is compiled a library of the kind above."""
+
+    _name = "emulated_library"
+    kind: type[EmulatedLibrary] = EmulatedLibrary
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = self.kind(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return True
+
+
+class EmulatedCompiler(CompilerBase):
+    def define_pipelines(self) -> list[Any]:
+        pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.add_pass_after(_OwnLibrary, IRProcessing)
+        pipeline.finalize()
+        return [pipeline]
