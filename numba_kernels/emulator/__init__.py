@@ -5,6 +5,7 @@ scheduler runs each thread from one wait to the next (scheduler.py).
 """
 
 from .errors import (
+    CoarseCells,
     CompileError,
     DataRace,
     DivergentBarrier,
@@ -20,6 +21,7 @@ from .errors import (
 from .launch import EmulatedKernel
 
 __all__ = [
+    "CoarseCells",
     "CompileError",
     "DataRace",
     "DivergentBarrier",

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba.core import types
 
 from .environment import Env
-from .words import I32, I64, env_word, intrinsic, put, word_at
+from .words import I32, I64, env_word, intrinsic, put, quiet, word_at
 
 
 def _put_mask(context: Any, builder: Any, env: Any, thread: Any, mask: Any, kind: Any) -> None:
@@ -91,7 +91,7 @@ def answer_like(typingctx, env, thread, like):
     kind = _plain(like)
 
     def codegen(context, builder, sig, args):
-        bits = builder.load(word_at(builder, env_word(builder, args[0], Env.ANSWERS), args[1]))
+        bits = quiet(builder, builder.load(word_at(builder, env_word(builder, args[0], Env.ANSWERS), args[1])))
         native = context.get_value_type(kind)
         if not isinstance(kind, types.Float):
             return bits if native == I64 else builder.trunc(bits, native)
@@ -104,7 +104,7 @@ def _answer(kind: Any) -> Any:
     @intrinsic
     def answer(typingctx, env, thread):
         def codegen(context, builder, sig, args):
-            bits = builder.load(word_at(builder, env_word(builder, args[0], Env.ANSWERS), args[1]))
+            bits = quiet(builder, builder.load(word_at(builder, env_word(builder, args[0], Env.ANSWERS), args[1])))
             return builder.trunc(bits, I32) if kind is types.int32 else builder.icmp_unsigned("!=", bits, I64(0))
 
         return kind(types.int64, types.int64), codegen

@@ -16,7 +16,7 @@ from numba.core.errors import NumbaError
 from . import disk_cache, numba_cuda
 from .environment import Env
 from .memory import borrow, fill_bytes
-from .rewriting import JIT_OPTIONS, Program, is_device_function, python_function, rewrite
+from .rewriting import Program, is_device_function, jit_options, python_function, rewrite
 from .threads import thread_image
 from .words import njit, peek, poke
 
@@ -24,6 +24,7 @@ from .words import njit, peek, poke
 _PLAIN = """
 def run_plain(env, {arguments}):
     threads = peek(env, {DIM_X}) * peek(env, {DIM_Y}) * peek(env, {DIM_Z})
+    block = 0
     for z in range(peek(env, {GRID_Z})):
         for y in range(peek(env, {GRID_Y})):
             for x in range(peek(env, {GRID_X})):
@@ -37,7 +38,11 @@ def run_plain(env, {arguments}):
                 for k in range(threads):
                     t = peek(peek(env, {ORDER}), k)
                     poke(env, {THREAD}, t)
+                    poke(env, {GRID_THREAD}, block * peek(env, {PADDED}) + t)
                     kernel(t, env, {borrowed})
+                    if peek(env, {FAULT}) != 0:
+                        return
+                block += 1
 """
 # A kernel with waits: the image of a thread that has not started, for the scheduler to copy.
 _THREAD = """
@@ -53,7 +58,13 @@ class Compiled:
     """
 
     def __init__(self, function: Any, mode: str) -> None:
-        self.program: Program = rewrite(function, full=mode == "full", tracked=mode == "tracked")
+        self.mode = mode
+        self._build(function, nrt=False)
+
+    def _build(self, function: Any, *, nrt: bool) -> None:
+        """``nrt``: with Numba's counting of references, which some copies of slices need (a tenth of a norm kernel's time)."""
+        self.options = jit_options(self.mode == "full", nrt)
+        self.program: Program = rewrite(function, self.options, full=self.mode == "full", tracked=self.mode == "tracked")
         self.function = python_function(function)
         self._accepted: set[Any] = set()
         self.parameters = python_function(function).__code__.co_argcount
@@ -67,7 +78,7 @@ class Compiled:
         namespace: dict[str, Any] = {"peek": peek, "poke": poke, "borrow": borrow, "thread_image": thread_image}
         namespace.update(fill_bytes=fill_bytes, __name__=__name__)
         self.file = disk_cache.entry_file(text, {**namespace, "kernel": self._content()})
-        namespace["kernel"] = njit(**JIT_OPTIONS)(self.program.function)
+        namespace["kernel"] = njit(**self.options)(self.program.function)
         exec(compile(text, str(self.file or f"<emulated {self.program.name}>"), "exec"), namespace)
         self.entry = njit(nogil=True, no_cfunc_wrapper=True)(namespace[name])
         if self.file is not None:
@@ -80,7 +91,7 @@ class Compiled:
         functions[program.function.__name__] = program.function
         used = {name for function in functions.values() for name in function.__code__.co_names} - set(functions)
         captured = {name: program.namespace[name] for name in used if name in program.namespace}
-        return program.source, sorted(captured.items()), tuple(sorted(JIT_OPTIONS.items()))
+        return program.source, sorted(captured.items()), tuple(sorted(self.options.items()))
 
     def accept(self, args: tuple[Any, ...]) -> None:
         """Ask numba-cuda whether it takes the kernel with such arguments: once, ever, where compiled kernels are kept."""
@@ -98,8 +109,15 @@ class Compiled:
     def run(self, *args: Any) -> Any:
         """Call the entry, compiled before for the types of the first call's arguments, by one process at a time."""
         if not self.entry.signatures:
+            kinds = tuple(numba.typeof(a) for a in args)
             with collector_paused(), disk_cache.locked(self.file), contextlib.suppress(NumbaError, TypeError, ValueError):
-                self.entry.compile(tuple(numba.typeof(a) for a in args))  # what it refuses, the call below refuses in words
+                try:
+                    self.entry.compile(kinds)  # what it refuses, the call below refuses in words
+                except NumbaError as error:
+                    if "NRT required" not in str(error):
+                        raise
+                    self._build(self.function, nrt=True)
+                    self.entry.compile(kinds)
         return self.entry(*args)
 
 

@@ -50,7 +50,17 @@ class Env(enum.IntEnum):
     CLUSTER_X = 36
     CLUSTER_ARENA = 37
     PASSED = 38  # conditions that have come true
-    SIZE = 40
+    FAULT_AT = 40  # the location of the access that a fault is about
+    GRID_THREAD = 41  # number in the grid of the thread that runs: its block's number times PADDED, plus its own
+    PADDED = 42  # threads of a block, rounded up to whole warps
+    GRID_EPOCH = 43  # the last interval that a barrier of the grid ended
+    NOTE_A = 44  # two threads wrote the same value, in no order: grid thread and location of each
+    NOTE_B = 45
+    NOTE_C = 46
+    NOTE_D = 47
+    BLOCK_BASE = 49  # number in the grid of the block's first thread
+    STRICT = 48  # 1: that is an error
+    SIZE = 64
 
 
 BLOCK_SPAN = 1 << 18  # bytes between the shared memories of a cluster's blocks
@@ -85,6 +95,7 @@ class Fault(enum.IntEnum):
     NOT_IN_MASK = 4  # A thread, B its site
     SOURCE = 5  # A thread, B its site, C the lane it reads
     UNINITIALIZED = 6  # A byte offset in shared memory
-    RACE = 7  # A thread that touched the element before, B its location, C 2 * it wrote + this one writes, D its block
+    RACE = 7  # A grid thread that touched the bytes before, B its location, C what it did << 2 | what this one does (races.py)
     INDEX = 8  # A index, B extent, C axis
+    GRAIN = 10  # an access that covers cells in part: the launch is repeated with a cell a byte
     NEVER = 9  # A thread whose condition can't come true any more, B its site

@@ -71,5 +71,9 @@ class DataRace(EmulatorError):
     """Two threads touch one element, one of them writing, with no barrier between (``check="full"``)."""
 
 
+class CoarseCells(EmulatorError):
+    """The full check needs a cell a byte here, and the arrays are too large to repeat the launch with such."""
+
+
 class KernelException(EmulatorError):
     """The kernel raised; the exception is the ``__cause__``."""

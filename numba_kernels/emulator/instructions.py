@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import collectives, memory, races, words
+from . import collectives, indexing, memory, words
 
 BY_NAME: dict[str, Any] = {
     f"__{name}": getattr(module, name)
@@ -12,7 +12,7 @@ BY_NAME: dict[str, Any] = {
         words: ["peek", "poke", "mark", "passed", "word32", "thread_x", "thread_y", "thread_z", "lane_of", "finish"],
         collectives: ["offer_vote", "offer_mask", "answer_like", "answer_flag", "answer_count"],
         memory: ["shared_array", "local_array", "dynamic_array"],
-        races: ["read", "write", "span", "escape"],
+        indexing: ["index", "span"],
     }.items()
     for name in names
 }

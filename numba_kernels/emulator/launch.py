@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Sequence
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,8 @@ from numba.core.errors import NumbaError
 from . import races, scheduler
 from .compiled import Compiled, compiled
 from .environment import BLOCK_SPAN, MOST_BLOCKS, Env
-from .errors import CompileError, EmulatorError, KernelException, OutOfBounds
+from .errors import CoarseCells, CompileError, EmulatorError, KernelException, OutOfBounds
+from .indexing import Found
 from .report import Report
 from .signatures import converted, signatures_of
 
@@ -71,7 +75,8 @@ class EmulatedKernel:
         dynamic_shared_bytes: int = 0,
         schedule_seed: int | None = None,
         cluster: int = 1,
-    ) -> None:
+        same_value: str = "note",
+    ) -> list[str]:
         """Run ``grid`` blocks of ``block`` threads; arrays among ``args`` are written in place.
 
         ``cluster``: how many blocks run together, 1, 2, 4, 8 or 16 along the grid's first axis; blocks of whole warps along one
@@ -79,7 +84,11 @@ class EmulatedKernel:
         one's, and an intrinsic that waits says so (rewriting/targets.py). With ``schedule_seed``, one warp then goes on more
         seldom than the others.
 
-        ``schedule_seed``: the order of warps and lanes between waits is drawn from it; None runs them in order. Raises an
+        ``same_value``: what the full check makes of two threads that write the same value to one place, in no order: "note"
+        (among what is returned) or "error" (a :class:`DataRace`).
+
+        ``schedule_seed``: the order of warps and lanes between waits is drawn from it; None runs them in order. Returns notes, of
+        what is no error and yet worth a look. Raises an
         :class:`EmulatorError` that names kernel, line, block and thread (no line from the fast form beyond 512 MiB of arrays);
         the arrays then hold what was written so far.
         """
@@ -107,12 +116,23 @@ class EmulatedKernel:
         args = converted(program.name, self.signatures, args)
         if not self.accepted:
             made.accept(args)
-        settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed, cluster)
-        arrays = [a for a in args if isinstance(a, np.ndarray) and a.flags.writeable]
-        repeatable = self.check == "fast" and sum(a.nbytes for a in arrays) <= MOST_REPEATED
+        if same_value not in ("note", "error"):
+            raise ValueError(f"same_value is 'note' or 'error', not {same_value!r}")
+        settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed, cluster, same_value == "error")
+        arrays = [a for a in races.arrays_in(args) if a.flags.writeable]
+        repeatable = sum(a.nbytes for a in arrays) <= MOST_REPEATED
         before = [a.copy() for a in arrays] if repeatable else []
+        full_check = _one_at_a_time if program.full else contextlib.nullcontext()
         try:
-            _Launch(made, *settings).run(tuple(args))
+            with full_check:
+                return _Launch(made, *settings).run(tuple(args))
+        except CoarseCells:
+            if not repeatable:
+                raise
+            for array, old in zip(arrays, before, strict=True):
+                array[...] = old
+            with full_check:
+                return _Launch(made, *settings).run(tuple(args), fine=True)
         except EmulatorError as error:
             if error.line or not repeatable:
                 raise
@@ -121,6 +141,9 @@ class EmulatedKernel:
                 array[...] = old
             _Launch(compiled(self.function, "tracked"), *settings).run(tuple(args))
             raise
+
+
+_one_at_a_time = threading.Lock()  # launches in the full check, see accounting.py
 
 
 class _Launch:
@@ -135,6 +158,7 @@ class _Launch:
         dynamic_bytes: int,
         seed: int | None,
         cluster: int,
+        strict: bool,
     ) -> None:
         self.made, self.program = made, made.program
         threads *= cluster
@@ -148,7 +172,8 @@ class _Launch:
         env[[Env.DIM_X, Env.DIM_Y, Env.DIM_Z]] = block
         env[Env.DYNAMIC] = -(-program.static_bytes // 16) * 16
         env[Env.ARENA_BYTES] = env[Env.DYNAMIC] + dynamic_bytes
-        env[Env.CLUSTER] = cluster
+        env[Env.CLUSTER], env[Env.STRICT] = cluster, strict
+        env[Env.PADDED] = -(-(threads // cluster) // 32) * 32
         if cluster == 1:
             env[Env.ARENA] = self.room(int(env[Env.ARENA_BYTES]))
         else:
@@ -175,23 +200,25 @@ class _Launch:
         self.memory.append(array)
         return -(-array.ctypes.data // alignment) * alignment
 
-    def _follow(self, arrays: list[np.ndarray]) -> None:
+    def _follow(self, arrays: list[np.ndarray], fine: bool) -> None:
         """Room for the full check's cells and clocks."""
         env = self.env
-        env[Env.GRAIN] = self.program.grain
-        env[Env.CELLS] = self.room(races.room_for_cells(int(env[Env.ARENA_BYTES]), self.program.grain))
+        env[Env.GRAIN] = gcd(self.program.grain, *([1] if fine else []))
+        env[Env.CELLS] = self.room(races.room_for_cells(int(env[Env.ARENA_BYTES]), int(env[Env.GRAIN])))
         env[Env.SEEN] = self.room(8 * races.WARP * self.threads)
         table = []
         for start, end, grain in races.regions_of(arrays):
+            grain = 1 if fine else grain
             table += [start, end, grain, self.room(races.room_for_cells(end - start, grain))]
         words = np.array([*table, 0], np.int64)
         self.memory.append(words)
         env[Env.REGIONS], env[Env.REGION_COUNT] = words.ctypes.data, len(table) // races.REGION
 
-    def run(self, args: tuple[Any, ...]) -> None:
+    def run(self, args: tuple[Any, ...], *, fine: bool = False) -> list[str]:
+        """Run it; the notes. ``fine``: the full check has a cell a byte."""
         env = self.env.ctypes.data
         if self.program.full:
-            self._follow([a for a in args if isinstance(a, np.ndarray)])
+            self._follow(races.arrays_in(args), fine)
         try:
             if self.program.sites:
                 image = self.room(IMAGE_BYTES)
@@ -204,9 +231,12 @@ class _Launch:
                 kinds = self.made.kinds.ctypes.data
                 fault = scheduler.run_grid(env, resume, image, first, states, size, kinds, waits, self.random.ctypes.data)
                 if fault:
-                    raise self.report.of_scheduler()
+                    raise self.report.of_fault()
             else:
                 self.made.run(env, *args)
+                if self.env[Env.FAULT]:
+                    raise self.report.of_fault()
+            return self.report.notes()
         except NumbaError as error:
             raise CompileError(
                 f"Numba cannot compile it: {error}",
@@ -216,8 +246,8 @@ class _Launch:
             ) from error
         except EmulatorError:
             raise
-        except races.Found as error:
-            raise self.report.of_check() from error
+        except Found as error:
+            raise self.report.of_fault() from error
         except IndexError as error:
             raise self.report.error(OutOfBounds, str(error)) from error
         except Exception as error:

@@ -15,6 +15,8 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.untyped_passes import IRProcessing
 
+from .accounting import account, accounted
+
 # %x = fptosi float %y to i32
 _CONVERSION = re.compile(r"^(  %\S+ = )fpto(si|ui) (half|float|double) (\S+) to i(\d+)(.*)$", re.MULTILINE)
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
@@ -28,7 +30,11 @@ class EmulatedLibrary(JITCodeLibrary):
             name = self._final_module.name
             self._final_module = llvm.parse_assembly(changed)
             self._final_module.name = name
+            self.complete()
         super()._optimize_final_module()
+
+    def complete(self) -> None:
+        """Link what the changed module calls."""
 
     def changed(self, text: str) -> str:
         """The module's text, changed; itself where there is nothing to change."""
@@ -68,6 +74,16 @@ def saturating(text: str) -> str:
     return changed + "\n" + "\n".join(sorted(declared - present)) + "\n"
 
 
+class CheckedLibrary(EmulatedLibrary):
+    """The full check's: each access to memory is accounted for."""
+
+    def changed(self, text: str) -> str:
+        return accounted(super().changed(text))
+
+    def complete(self) -> None:
+        self._final_module.link_in(account()[1]._get_module_for_linking(), preserve=True)
+
+
 @register_pass(mutates_CFG=False, analysis_only=True)
 class _OwnLibrary(FunctionPass):
     """Gives the function that is compiled a library of the kind above."""
@@ -84,9 +100,21 @@ class _OwnLibrary(FunctionPass):
         return True
 
 
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _CheckedLibrary(_OwnLibrary):
+    _name = "checked_library"
+    kind = CheckedLibrary
+
+
 class EmulatedCompiler(CompilerBase):
+    library: type[_OwnLibrary] = _OwnLibrary
+
     def define_pipelines(self) -> list[Any]:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        pipeline.add_pass_after(_OwnLibrary, IRProcessing)
+        pipeline.add_pass_after(self.library, IRProcessing)
         pipeline.finalize()
         return [pipeline]
+
+
+class CheckedCompiler(EmulatedCompiler):
+    library = _CheckedLibrary

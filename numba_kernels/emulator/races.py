@@ -1,241 +1,194 @@
-"""The full check: which thread touched which element, so that a missing barrier is found whatever the schedule.
+"""The full check's one account of memory, by byte address: which thread touched which bytes, whatever syntax it did so in.
 
-Each *cell* (an element of the smallest dtype) of shared memory and of the arrays among a launch's arguments keeps three
-stamps: its last write and two reads by different threads, of different warps where there are such. A *stamp* is (barrier
-interval, thread, the thread's clock, source location). An access comes after a stamp of its own block if a barrier lies
-between, if it is the same thread's, or if a chain of ``syncwarp`` leads from it to this thread (vector clocks, one a lane).
-Otherwise two accesses, one of them a write, are a data race. Blocks of one launch are never ordered.
+``access`` runs before each load and store of a kernel's LLVM code (accounting.py puts the calls there). Each *cell* (a few bytes)
+of shared memory and of the arrays among a launch's arguments keeps three stamps: its last write, and two reads by different
+threads, of different warps where there are such. An atomic operation stands where a write does, or, beside an unordered one,
+where a read does. A *stamp* says (barrier interval, source location, thread, the thread's clock). An access comes after a stamp
+of its own block if a barrier lies between, if it is the same thread's, or if a chain of ``syncwarp`` leads from it to this thread
+(vector clocks, one a lane); after another thread's also by way of fences and atomics (ordering.py) or a barrier of the grid.
+Otherwise two accesses, one of them a write and not both atomic, are a data race: so a missing barrier is found in any schedule.
 
-Shuffles and votes do not order memory: CUDA C++ Programming Guide, "Warp Shuffle Functions" ("do not imply a memory
-barrier"). Limits: after two reads of different threads a third one is forgotten if its warp is not new, which only a
-``syncwarp`` of part of a warp could tell apart.
+Shuffles and votes do not order memory: CUDA C++ Programming Guide, "Warp Shuffle Functions" ("do not imply a memory barrier").
+Limits: after two reads of different threads a third one is forgotten if its warp is not new, which only a ``syncwarp`` of part of
+a warp, or a lock, could tell apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import gcd
 from typing import Any
 
 import numpy as np
-from numba import int64, types
+from numba import int64
 
 from .environment import Env, Fault
-from .memory import base_address
-from .words import njit, overload, peek, poke
+from .ordering import is_ordered
+from .words import njit, peek, peek_bytes, poke
 
-STAMP = 4  # words: interval (0: never), thread (NOBODY: an access that the emulator can't see), clock, location
-CELL = 3 * STAMP  # write, first reader, second reader
+STAMP = 2  # words: interval << 24 | location (0: never), thread of the grid << 32 | clock
+CELL = 3 * STAMP + 1  # write, first reader, second reader; which of them are atomic, a bit each
 REGION = 4  # words: first address, end address, grain, address of the cells
-NOBODY = -1
 WARP = 32
+LOCATIONS = 1 << 24
 
-THREAD, LOCATION, ARENA, ARENA_BYTES = int(Env.THREAD), int(Env.LOCATION), int(Env.ARENA), int(Env.ARENA_BYTES)
+THREAD, GRID_THREAD, LOCATION = int(Env.THREAD), int(Env.GRID_THREAD), int(Env.LOCATION)
+ARENA, ARENA_BYTES = int(Env.ARENA), int(Env.ARENA_BYTES)
 FAULT, FAULT_A, FAULT_B = int(Env.FAULT), int(Env.FAULT_A), int(Env.FAULT_B)
-FAULT_C, FAULT_D = int(Env.FAULT_C), int(Env.FAULT_D)
+FAULT_C, FAULT_D, FAULT_AT = int(Env.FAULT_C), int(Env.FAULT_D), int(Env.FAULT_AT)
+NOTE_A, NOTE_B, NOTE_C, NOTE_D, STRICT = (int(w) for w in (Env.NOTE_A, Env.NOTE_B, Env.NOTE_C, Env.NOTE_D, Env.STRICT))
 EPOCH, BLOCK_EPOCH, CELLS, GRAIN = int(Env.EPOCH), int(Env.BLOCK_EPOCH), int(Env.CELLS), int(Env.GRAIN)
-SEEN, REGIONS, REGION_COUNT = int(Env.SEEN), int(Env.REGIONS), int(Env.REGION_COUNT)
-F_UNINITIALIZED, F_RACE, F_INDEX = int(Fault.UNINITIALIZED), int(Fault.RACE), int(Fault.INDEX)
+SEEN, REGIONS, REGION_COUNT, PADDED = int(Env.SEEN), int(Env.REGIONS), int(Env.REGION_COUNT), int(Env.PADDED)
+F_UNINITIALIZED, F_RACE, F_GRAIN = int(Fault.UNINITIALIZED), int(Fault.RACE), int(Fault.GRAIN)
 
-
-class Found(Exception):
-    """Raised in compiled code; the environment's words FAULT to FAULT_D say what was found."""
+WRITES, ATOMIC, KNOWN = 1, 2, 4  # an access: it writes, it is atomic, the value that it writes is given
 
 
 @njit
 def _is_before(env, stamp):
     """Whether the access of a stamp comes before the thread that runs now; a stamp never set does."""
-    interval, thread = peek(stamp, 0), peek(stamp, 1)
-    now = peek(env, THREAD)
-    if interval == 0 or thread == NOBODY:
+    when = peek(stamp, 0)
+    if when == 0:
         return True
-    if interval < peek(env, BLOCK_EPOCH):
-        return False
-    if interval < peek(env, EPOCH) or thread == now:
+    who = peek(stamp, 1)
+    thread, now = who >> 32, peek(env, GRID_THREAD)
+    if thread == now:
         return True
-    return thread // WARP == now // WARP and peek(peek(env, SEEN), now * WARP + thread % WARP) > peek(stamp, 2)
+    interval, padded = when >> 24, peek(env, PADDED)
+    if thread // padded == now // padded:
+        if interval < peek(env, EPOCH):
+            return True
+        if thread // WARP == now // WARP:
+            seen = peek(env, SEEN) + (peek(env, THREAD) * WARP + thread % WARP) * 8
+            if peek(seen, 0) > who & 0xFFFFFFFF:
+                return True
+    return is_ordered(env, thread, interval, who & 0xFFFFFFFF)
 
 
 @njit
 def _stamp(env, stamp):
-    now = peek(env, THREAD)
-    poke(stamp, 0, peek(env, EPOCH))
-    poke(stamp, 1, now)
-    poke(stamp, 2, peek(peek(env, SEEN), now * WARP + now % WARP))
-    poke(stamp, 3, peek(env, LOCATION))
+    now = peek(env, GRID_THREAD)
+    poke(stamp, 0, peek(env, EPOCH) << 24 | peek(env, LOCATION))
+    poke(stamp, 1, now << 32 | peek(peek(env, SEEN), peek(env, THREAD) * WARP + now % WARP))
 
 
 @njit
-def _race(env, stamp, wrote, writes):
+def _race(env, stamp, before, now):
+    """The fault of two accesses, each WRITES or not and ATOMIC or not."""
     poke(env, FAULT, F_RACE)
-    poke(env, FAULT_A, peek(stamp, 1))
-    poke(env, FAULT_B, peek(stamp, 3))
-    poke(env, FAULT_C, 2 * int64(wrote) + int64(writes))
-    poke(env, FAULT_D, int64(peek(stamp, 0) < peek(env, BLOCK_EPOCH)))
-    raise Found
+    poke(env, FAULT_A, peek(stamp, 1) >> 32)
+    poke(env, FAULT_B, peek(stamp, 0) & (LOCATIONS - 1))
+    poke(env, FAULT_C, before << 2 | (now & 3))
+    poke(env, FAULT_AT, peek(env, LOCATION))
 
 
 @njit
-def _touch(env, cell, writes):
-    """Check one access against a cell's stamps, and leave its own."""
-    first, second = cell + 8 * STAMP, cell + 16 * STAMP
-    if not _is_before(env, cell):
-        _race(env, cell, True, writes)
-    if writes:
-        if not _is_before(env, first):
-            _race(env, first, False, True)
-        if not _is_before(env, second):
-            _race(env, second, False, True)
+def _note(env, stamp):
+    """That two threads, in no order, write the same value: the first such pair is kept."""
+    if peek(env, NOTE_B) == 0:
+        poke(env, NOTE_A, peek(stamp, 1) >> 32)
+        poke(env, NOTE_B, peek(stamp, 0) & (LOCATIONS - 1))
+        poke(env, NOTE_C, peek(env, GRID_THREAD))
+        poke(env, NOTE_D, peek(env, LOCATION))
+
+
+@njit
+def _touch(env, cell, how, same):
+    """Check one access against a cell's stamps, and leave its own. ``same``: it writes what is there already."""
+    first, second, flags = cell + 8 * STAMP, cell + 16 * STAMP, cell + 24 * STAMP
+    atomic = peek(flags, 0)
+    writes, is_atomic = how & WRITES != 0, how & ATOMIC != 0
+    after_write = _is_before(env, cell)
+    if not after_write and not (is_atomic and atomic & 1):
+        if same and not atomic & 1 and peek(env, STRICT) == 0:
+            _note(env, cell)
+        else:
+            _race(env, cell, WRITES | (ATOMIC if atomic & 1 else 0), how)
+            return
+    after_first, after_second = _is_before(env, first), _is_before(env, second)
+    if writes or atomic & 6:
+        for stamp, after, bit in ((first, after_first, int64(2)), (second, after_second, int64(4))):
+            was_atomic = atomic & bit != 0
+            if not after and (writes or was_atomic) and not (is_atomic and was_atomic):
+                _race(env, stamp, (WRITES | ATOMIC) if was_atomic else 0, how)
+                return
+    if writes and (after_write or not is_atomic):
         _stamp(env, cell)
-    elif _is_before(env, first):
+        atomic = atomic & 6 | int64(is_atomic)
+    elif after_first:
         _stamp(env, first)
-    elif _is_before(env, second) or (peek(first, 1) // WARP == peek(second, 1) // WARP != peek(env, THREAD) // WARP):
+        atomic = atomic & 5 | int64(is_atomic) << 1
+    elif after_second or (peek(first, 1) >> 37 == peek(second, 1) >> 37 != peek(env, GRID_THREAD) >> 5):
         _stamp(env, second)
+        atomic = atomic & 3 | int64(is_atomic) << 2
+    poke(flags, 0, atomic)
 
 
 @njit
-def _cells(env, address):
-    """(address of the cells, first byte they stand for, their grain, 1 in shared memory) or zeros where nothing is kept."""
-    arena = peek(env, ARENA)
-    if arena <= address < arena + peek(env, ARENA_BYTES):
-        return peek(env, CELLS), arena, peek(env, GRAIN), int64(1)
+def _region(env, address):
+    """The table entry of the array that an address lies in; 0 where there is none."""
     regions = peek(env, REGIONS)
     for k in range(peek(env, REGION_COUNT)):
-        start = peek(regions, k * REGION)
-        if start <= address < peek(regions, k * REGION + 1):
-            return peek(regions, k * REGION + 3), start, peek(regions, k * REGION + 2), int64(0)
-    return int64(0), int64(0), int64(1), int64(0)
+        entry = regions + k * REGION * 8
+        if peek(entry, 0) <= address < peek(entry, 1):
+            return entry
+    return int64(0)
 
 
 @njit
-def check_access(env, address, size, writes):
-    """Check an access of ``size`` bytes; raises :class:`Found`."""
-    cells, start, grain, shared = _cells(env, address)
-    if cells == 0:
-        return
-    for k in range((address - start) // grain, (address + size - 1 - start) // grain + 1):
+def access(env, address, size, how, value):
+    """Account for an access of ``size`` bytes; what is wrong is left in the environment, and the thread runs to its next wait."""
+    if env == 0 or peek(env, FAULT) != 0 or size == 0:
+        return int64(0)
+    start = peek(env, ARENA)
+    shared = start <= address < start + peek(env, ARENA_BYTES)
+    if shared:
+        cells, grain = peek(env, CELLS), peek(env, GRAIN)
+    else:
+        entry = _region(env, address)
+        if entry == 0:
+            return int64(0)
+        start, grain, cells = peek(entry, 0), peek(entry, 2), peek(entry, 3)
+    offset = address - start
+    if offset % grain != 0 or size % grain != 0:
+        poke(env, FAULT, F_GRAIN)
+        return int64(0)
+    same = how & KNOWN != 0 and peek_bytes(address, size) == value
+    for k in range(offset // grain, (offset + size) // grain):
         cell = cells + k * 8 * CELL
-        if shared and peek(cell, 0) < peek(env, BLOCK_EPOCH):
-            if not writes:
+        if shared and peek(cell, 0) >> 24 < peek(env, BLOCK_EPOCH):
+            if not how & WRITES or how & ATOMIC:
                 poke(env, FAULT, F_UNINITIALIZED)
-                poke(env, FAULT_A, address - start)
-                raise Found
+                poke(env, FAULT_A, offset)
+                poke(env, FAULT_AT, peek(env, LOCATION))
+                return int64(0)
             for word in range(CELL):  # the first write in this block: earlier blocks had other shared memory
                 poke(cell, word, 0)
-        _touch(env, cell, writes)
-
-
-@njit
-def forget(env, address, size):
-    """Shared memory that an intrinsic may have written: nothing is known about it from here on."""
-    cells, start, grain, shared = _cells(env, address)
-    if not shared or size == 0:
-        return
-    for k in range((address - start) // grain, (address + size - 1 - start) // grain + 1):
-        cell = cells + k * 8 * CELL
-        for word in range(CELL):
-            poke(cell, word, 0)
-        poke(cell, 0, peek(env, EPOCH))
-        poke(cell, 1, NOBODY)
-
-
-@njit
-def _position(env, index, extent, axis):
-    """A checked index: negative ones count from the end, as in Numba's own indexing."""
-    wrapped = index + extent if index < 0 else index
-    if not 0 <= wrapped < extent:
-        poke(env, FAULT, F_INDEX)
-        poke(env, FAULT_A, index)
-        poke(env, FAULT_B, extent)
-        poke(env, FAULT_C, axis)
-        raise Found
-    return wrapped
-
-
-def _check(env: Any, array: Any, index: Any, writes: Any) -> None:
-    """Check the access ``array[index]``; replaced by the overload below."""
-
-
-@overload(_check)
-def _check_overload(env, array, index, writes):
-    if isinstance(array, types.Array) and array.ndim == 1 and isinstance(index, types.Integer):
-
-        def one_axis(env, array, index, writes):
-            at = _position(env, int64(index), array.shape[0], 0)
-            check_access(env, base_address(array) + at * array.strides[0], array.itemsize, writes)
-
-        return one_axis
-    is_tuple = isinstance(index, types.BaseTuple) and all(isinstance(t, types.Integer) for t in index)  # type: ignore[attr-defined]
-    if isinstance(array, types.Array) and is_tuple and len(index) == array.ndim == 2:
-
-        def two_axes(env, array, index, writes):
-            row = _position(env, int64(index[0]), array.shape[0], 0)
-            column = _position(env, int64(index[1]), array.shape[1], 1)
-            offset = row * array.strides[0] + column * array.strides[1]
-            check_access(env, base_address(array) + offset, array.itemsize, writes)
-
-        return two_axes
-    return lambda env, array, index, writes: None  # slices, tuples and more axes: Numba's own bounds check remains
-
-
-def read(env: Any, array: Any, index: Any) -> Any:
-    """``array[index]``, checked."""
-
-
-@overload(read, prefer_literal=True)
-def _read_overload(env, array, index):
-    if isinstance(array, types.Array):
-
-        def of_array(env, array, index):
-            _check(env, array, index, False)
-            return array[index]
-
-        return of_array
-    if isinstance(index, types.IntegerLiteral):
-        literal = index.literal_value
-        return lambda env, array, index: array[literal]
-    return lambda env, array, index: array[index]
-
-
-def write(env: Any, array: Any, index: Any) -> None:
-    """The check that precedes ``array[index] = value``."""
-
-
-@overload(write)
-def _write_overload(env, array, index):
-    return lambda env, array, index: _check(env, array, index, True)
-
-
-def span(env: Any, array: Any, index: Any, count: Any, writes: Any) -> None:
-    """The check that precedes an intrinsic's access to ``count`` elements from ``array[index]``."""
-
-
-@overload(span)
-def _span_overload(env, array, index, count, writes):
-    if not (isinstance(array, types.Array) and array.ndim == 1):
-        return lambda env, array, index, count, writes: None
-
-    def of_array(env, array, index, count, writes):
-        for k in range(int64(index), int64(index) + count):
-            if not 0 <= k < array.shape[0]:
-                _position(env, array.shape[0] if k < 0 else k, array.shape[0], 0)
-            check_access(env, base_address(array) + k * array.strides[0], array.itemsize, writes)
-
-    return of_array
-
-
-def escape(env: Any, value: Any) -> None:
-    """What precedes a call of an intrinsic that is not described: an array in shared memory is no longer followed."""
-
-
-@overload(escape)
-def _escape_overload(env, value):
-    if not isinstance(value, types.Array):
-        return lambda env, value: None
-    return lambda env, value: forget(env, base_address(value), value.size * value.itemsize)
+        _touch(env, cell, how, same)
+    return int64(0)
 
 
 def room_for_cells(size: int, grain: int) -> int:
     """Bytes of the cells for ``size`` bytes of memory."""
     return (size // grain + 1) * CELL * 8
+
+
+def arrays_in(args: Iterable[Any]) -> list[np.ndarray]:
+    """The arrays among some arguments, also those inside tuples."""
+    found: list[np.ndarray] = []
+    for value in args:
+        if isinstance(value, np.ndarray):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += arrays_in(value)
+    return found
+
+
+def grain_of(dtype: np.dtype) -> int:
+    """Bytes of the largest cells that none of a dtype's fields shares with another."""
+    if dtype.fields is None:
+        return dtype.base.itemsize // (2 if dtype.kind == "c" else 1)
+    return gcd(dtype.itemsize, *(n for kind, offset, *_ in dtype.fields.values() for n in (offset, grain_of(kind))))
 
 
 def regions_of(arrays: list[np.ndarray]) -> list[tuple[int, int, int]]:
@@ -244,12 +197,12 @@ def regions_of(arrays: list[np.ndarray]) -> list[tuple[int, int, int]]:
     for array in arrays:
         if array.size:
             low, high = np.lib.array_utils.byte_bounds(array)
-            spans.append((low, high, array.itemsize))
+            spans.append((low, high, gcd(grain_of(array.dtype), *(abs(s) for s in array.strides))))
     joined: list[tuple[int, int, int]] = []
     for low, high, grain in sorted(spans):
         if joined and low < joined[-1][1]:
             before = joined[-1]
-            joined[-1] = (before[0], max(before[1], high), min(before[2], grain))
+            joined[-1] = (before[0], max(before[1], high), gcd(before[2], grain, low - before[0]))
         else:
             joined.append((low, high, grain))
     return joined

@@ -6,6 +6,7 @@ import numpy as np
 
 from .environment import Env, Fault
 from .errors import (
+    CoarseCells,
     DataRace,
     DivergentBarrier,
     DivergentCollective,
@@ -16,6 +17,10 @@ from .errors import (
     UninitializedRead,
 )
 from .rewriting.program import Location, Program
+
+# By what an access is, see races.py: a read, a write, an atomic operation.
+WHAT_IT_DID = ("read", "wrote", "read", "changed atomically")
+WHAT_IT_DOES = ("reads", "writes", "reads", "changes atomically")
 
 
 class Report:
@@ -46,22 +51,45 @@ class Report:
     def _words(self) -> tuple[int, ...]:
         return tuple(int(v) for v in self.env[Env.FAULT : Env.FAULT_D + 1])
 
-    def of_check(self) -> EmulatorError:
-        """The error for what a check left in the environment, at the thread that runs."""
-        fault, a, b, c, d = self._words()
-        if fault == Fault.UNINITIALIZED:
-            reason = f"reads shared memory (byte {a}) that no thread of the block has written"
-            return self.error(UninitializedRead, reason)
+    def of_fault(self) -> EmulatorError:
+        """The error for the fault that the launch left in the environment."""
+        if self.env[Env.FAULT] in (Fault.UNINITIALIZED, Fault.INDEX, Fault.RACE, Fault.GRAIN):
+            return self._of_check()
+        return self._of_scheduler()
+
+    def _of_check(self) -> EmulatorError:
+        """What a check found, at the thread that runs."""
+        fault, a, b, c, _ = self._words()
         if fault == Fault.INDEX:
             return self.error(OutOfBounds, f"index {a} is out of bounds for axis {c} with size {b}")
-        before, now = ("read", "wrote")[c >> 1], ("reads", "writes")[c & 1]
-        other = f"thread {a}" + (" of another block" if d else "")
+        here = self.program.location_of(int(self.env[Env.FAULT_AT]))
+        if fault == Fault.GRAIN:
+            return self.error(CoarseCells, "an access covers an element in part, in more than 512 MiB of arrays")
+        if fault == Fault.UNINITIALIZED:
+            reason = f"reads shared memory (byte {a}) that no thread of the block has written"
+            return self.error(UninitializedRead, reason, location=here)
+        before, now = WHAT_IT_DID[c >> 2], WHAT_IT_DOES[c & 3]
         line = self.program.location_of(b).line
-        missing = "blocks of one launch are not ordered" if d else "there is no barrier between"
-        return self.error(DataRace, f"{now} an element that {other} {before} in line {line}, and {missing}")
+        if a // int(self.env[Env.PADDED]) == int(self.env[Env.GRID_THREAD]) // int(self.env[Env.PADDED]):
+            other, missing = f"thread {a % int(self.env[Env.PADDED])}", "there is no barrier between"
+        else:
+            other = f"thread {a % int(self.env[Env.PADDED])} of another block"
+            missing = "blocks of one launch are not ordered"
+        return self.error(DataRace, f"{now} an element that {other} {before} in line {line}, and {missing}", location=here)
 
-    def of_scheduler(self) -> EmulatorError:
-        """The error for the fault that the scheduler left in the environment, at the site where a thread waits."""
+    def notes(self) -> list[str]:
+        """What is no error and yet worth a look."""
+        env, padded = self.env, int(self.env[Env.PADDED])
+        if env[Env.NOTE_B] == 0:
+            return []
+        sides = []
+        for who, where in ((Env.NOTE_A, Env.NOTE_B), (Env.NOTE_C, Env.NOTE_D)):
+            block, thread = divmod(int(env[who]), padded)
+            sides.append(f"thread {thread} of block {block} in line {self.program.location_of(int(env[where])).line}")
+        return [f"{self.program.name}: {' and '.join(sides)} write the same value to one place, in no order"]
+
+    def _of_scheduler(self) -> EmulatorError:
+        """What the scheduler found, at the site where a thread waits."""
         fault, a, b, c, d = self._words()
         site = self.program.sites[b - 1]
         kind: type[EmulatorError]

@@ -14,6 +14,7 @@ from typing import Any
 from .barriers import (
     ARENA,
     ARENA_BYTES,
+    BLOCK_BASE,
     BLOCK_EPOCH,
     BLOCK_X,
     BLOCK_Y,
@@ -26,12 +27,15 @@ from .barriers import (
     DIM_Z,
     ENDED,
     EPOCH,
+    FAULT,
+    GRID_THREAD,
     GRID_X,
     GRID_Y,
     GRID_Z,
     I64,
     LOCAL_BYTES,
     LOCALS,
+    PADDED,
     PASSED,
     RETURNED,
     RUNS,
@@ -58,8 +62,8 @@ STALE = -1
 
 @njit
 def _run_warp(env, resume, states, size, waits, first, count, random):
-    """Run each lane that does not wait to its next site or its end."""
-    ended = peek(env, ENDED)
+    """Run each lane that does not wait to its next site or its end: 0, or what a check found."""
+    ended, base = peek(env, ENDED), peek(env, BLOCK_BASE)
     if peek(env, CLUSTER) > 1:
         block = first // peek(env, DIM_X)
         poke(env, BLOCK_X, peek(env, CLUSTER_X) + block)
@@ -71,7 +75,10 @@ def _run_warp(env, resume, states, size, waits, first, count, random):
         t = first + (count - 1 - lane if backwards else lane)
         if peek(waits, t) == 0 and peek(ended, t) == RUNS:
             poke(env, THREAD, t)
+            poke(env, GRID_THREAD, base + t)
             site = resume_thread(resume, states + t * size)
+            if peek(env, FAULT) != 0:
+                return peek(env, FAULT)
             poke(waits, t, site)
             if site == 0 and peek(ended, t) == RUNS:
                 poke(ended, t, RETURNED)
@@ -101,7 +108,9 @@ def _run_block(env, resume, states, size, kinds, waits, random):
                 at = (at + 1) % warps
             first = at * WARP
             count = min(I64(WARP), threads - first)
-            _run_warp(env, resume, states, size, waits, first, count, random)
+            fault = _run_warp(env, resume, states, size, waits, first, count, random)
+            if fault != 0:
+                return fault
             released = complete_collectives(env, kinds, waits, first, count)
             if released < 0:
                 return -released
@@ -140,6 +149,7 @@ def _run_grid(env, resume, image, first_argument, states, size, kinds, waits, ra
     for z in range(peek(env, GRID_Z)):
         for y in range(peek(env, GRID_Y)):
             for x in range(0, peek(env, GRID_X), cluster):
+                poke(env, BLOCK_BASE, (x + peek(env, GRID_X) * (y + peek(env, GRID_Y) * z)) * peek(env, PADDED))
                 poke(env, BLOCK_X, x)
                 poke(env, CLUSTER_X, x)
                 poke(env, BLOCK_Y, y)

@@ -352,7 +352,7 @@ def test_a_down_shuffle_after_which_every_lane_stores():
 def test_two_blocks_that_write_one_element():
     def kernel(y):
         if cuda.threadIdx.x == 0:
-            y[cuda.blockIdx.x // 2] = 1  # here
+            y[cuda.blockIdx.x // 2] = 1 + cuda.blockIdx.x  # here
 
     error = found(kernel, DataRace, 32, np.zeros(4), grid=4, check="full")
     assert error.block == (1, 0, 0)
@@ -413,7 +413,8 @@ def test_a_described_intrinsic_is_followed():
     def store(typingctx, array, position):
         def codegen(context, builder, sig, args):
             values = context.make_array(array)(context, builder, args[0])
-            builder.store(ir.Constant(ir.DoubleType(), 1.0), builder.gep(values.data, [args[1]]))
+            place = builder.gep(values.data, [args[1]])
+            builder.store(builder.fadd(builder.load(place), ir.Constant(ir.DoubleType(), 1.0)), place)
             return context.get_dummy_value()
 
         return types.void(array, types.int64), codegen
@@ -609,7 +610,7 @@ def test_wrong_launches_are_refused():
         EmulatedKernel(kernel, check="slow")
 
 
-def test_shared_memory_that_an_undescribed_intrinsic_may_have_written_is_not_reported():
+def test_shared_memory_that_an_intrinsic_wrote_is_written():
     def kernel(y, store):
         t = cuda.threadIdx.x
         s = cuda.shared.array(64, types.float64)

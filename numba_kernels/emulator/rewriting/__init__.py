@@ -6,7 +6,7 @@ fold                  branches that never run are left out
 names                 every name gets its final form; forms that no pass knows are refused
 flatten               a barrier, shuffle, vote or condition becomes a statement of its own
 inline                calls of device functions are written out, or their functions compiled by themselves
-checks                in the full check: reads and writes are checked
+checks                in the full check: indices are checked
 yields                waits become yields
 lower                 CUDA's indices and memories become words and places of the environment
 track                 where wanted: the line that runs is recorded
@@ -24,7 +24,7 @@ import uuid
 from typing import Any
 
 from .. import disk_cache, instructions
-from ..library import EmulatedCompiler
+from ..library import CheckedCompiler, EmulatedCompiler
 from ..words import njit
 from .checks import Checks
 from .inline import Inline, resolved
@@ -36,23 +36,27 @@ from .statements import location_of
 from .track import Track
 from .yields import Yields
 
-__all__ = ["JIT_OPTIONS", "Location", "Program", "Site", "is_device_function", "python_function", "rewrite"]
+__all__ = ["Location", "Program", "Site", "is_device_function", "jit_options", "python_function", "rewrite"]
 
 JIT_OPTIONS: dict[str, Any] = {
     "boundscheck": True,
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
-    "pipeline_class": EmulatedCompiler,
-    "_nrt": False,  # no counting of references: the launch owns every array (a tenth of a norm kernel's time)
 }
 
 
-def rewrite(function: Any, *, full: bool = False, tracked: bool = False) -> Program:
-    """Rewrite a kernel: a plain function or a ``cuda.jit`` dispatcher. Nothing is compiled yet.
+def jit_options(full: bool, nrt: bool) -> dict[str, Any]:
+    """How a kernel is compiled; ``nrt``: with counting of references, though the launch owns every array."""
+    return {**JIT_OPTIONS, "pipeline_class": CheckedCompiler if full else EmulatedCompiler, "_nrt": nrt}
 
-    ``tracked``: the line that runs is recorded in the environment; ``full``: reads and writes of arrays also go through the
-    checks of races.py. Raises :class:`UnsupportedKernel`.
+
+def rewrite(function: Any, options: dict[str, Any], *, full: bool = False, tracked: bool = False) -> Program:
+    """Rewrite a kernel: a plain function or a ``cuda.jit`` dispatcher. Nothing is compiled yet; device functions that will be
+    compiled by themselves have the ``options``.
+
+    ``tracked``: the line that runs is recorded in the environment; ``full``: all accesses to memory also go into the account of
+    races.py. Raises :class:`UnsupportedKernel`.
     """
     plain = python_function(function)
     code = getattr(plain, "__code__", None)
@@ -60,6 +64,7 @@ def rewrite(function: Any, *, full: bool = False, tracked: bool = False) -> Prog
         raise TypeError(f"a kernel is a Python function, not {type(function).__name__}")
     program = Program(plain.__name__, code.co_filename, code.co_firstlineno, full, tracked or full, tag_of(plain))
     program.namespace.update(instructions.BY_NAME, __name__=__name__)
+    program.options = options
     scope = Scope(program, plain)
     program.file = scope.file
     made = define(program, scope, f"{scope.name}_{program.tag}", (), kernel=True)
@@ -79,8 +84,6 @@ def tag_of(function: Any) -> str:
 
 def define(program: Program, scope: Scope, name: str, callers: tuple[Any, ...], *, kernel: bool = False) -> str:
     """Rewrite a function under the name ``name`` and put it, not compiled, in the program's namespace."""
-    if not kernel:
-        program.shared_names.update(scope.parameters)
     callers = (*callers, scope.function)
     body = resolved(program, scope, scope.tree.body, "", callers, kernel=kernel)
 
@@ -88,7 +91,7 @@ def define(program: Program, scope: Scope, name: str, callers: tuple[Any, ...], 
         if inner.function not in program.alone:
             made = define(program, inner, f"{inner.name}_{program.tag}_{program.fresh('')[2:]}", around)
             program.alone[inner.function] = made
-            program.namespace[made] = njit(**JIT_OPTIONS)(program.namespace[made])
+            program.namespace[made] = njit(**program.options)(program.namespace[made])
         return program.alone[inner.function]
 
     body = Inline(program, callers, compile_alone).block(body)

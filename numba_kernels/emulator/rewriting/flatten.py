@@ -96,6 +96,10 @@ class Flatten(StatementPass):
         if isinstance(target, ast.Name):
             self.emit(ast.AugAssign(target, node.op, self.expression(node.value)))
             return
+        if isinstance(target, ast.Attribute):
+            value = self.kept(self.expression(node.value))
+            self.emit(ast.AugAssign(target, node.op, value))
+            return
         array = self.assign(self.program.fresh("array"), self.expression(target.value))
         index = self.assign(self.program.fresh("index"), self.expression(target.slice))
         old = self.assign(self.program.fresh("old"), ast.Subscript(array, index, ast.Load()))

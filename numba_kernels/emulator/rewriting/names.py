@@ -64,8 +64,6 @@ class Names(StatementPass):
             self.emit(ast.Assign([self.target(target)], value))
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
-        if not isinstance(node.target, ast.Name | ast.Subscript):
-            raise self.refusal("an augmented assignment to an attribute", node)
         target: Any = self.target(node.target)
         self.emit(ast.AugAssign(target, node.op, self.expression(node.value)))
 
@@ -80,6 +78,8 @@ class Names(StatementPass):
             return ast.Tuple([self.target(e) for e in node.elts], ast.Store())
         if isinstance(node, ast.Subscript):
             return ast.Subscript(self.expression(node.value), self.expression(node.slice), ast.Store())
+        if isinstance(node, ast.Attribute):  # a record's field
+            return ast.Attribute(self.expression(node.value), node.attr, ast.Store())
         raise self.refusal(f"an assignment to a {type(node).__name__}", node)
 
     def expression(self, node: ast.expr) -> ast.expr:

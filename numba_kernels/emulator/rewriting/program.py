@@ -44,7 +44,7 @@ class Program:
     What the passes share: ``full`` (reads and writes are checked) and ``tracked`` (the line that runs is recorded);
     ``namespace``, the globals of the rewritten code; ``captured``, those among them that stand for values from outside the
     kernel, by name; ``alone``, the names of device functions that are compiled by themselves; ``tag``, the end of every
-    function's name; ``shared_names``, variables that may hold an array in shared memory.
+    function's name; ``options``, how they are compiled.
     """
 
     name: str
@@ -60,10 +60,10 @@ class Program:
     static_bytes: int = 0
     local_bytes: int = 0
     grain: int = 16
+    options: dict[str, Any] = field(default_factory=dict)
     namespace: dict[str, Any] = field(default_factory=dict)
     captured: dict[str, Any] = field(default_factory=dict)
     alone: dict[Any, str] = field(default_factory=dict)
-    shared_names: set[str] = field(default_factory=set)
     _names: dict[int, str] = field(default_factory=dict)  # of captured values, which live as long as the program
     _numbers: dict[Location, int] = field(default_factory=dict)
     _counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))

@@ -57,13 +57,13 @@ class Track(StatementPass):
             self.emit(node)
             self.marked = None
         else:
-            if can_fail(node):
+            if can_fail(node) or self.program.full:
                 self.mark()
             self.emit(node)
 
     def do_Return(self, node: ast.Return) -> None:
         value = node.value
-        if value is not None and can_fail(value):
+        if value is not None and (can_fail(value) or self.program.full):
             self.mark()
         if self.restores:
             value = None if value is None else self.kept(value, "result")
@@ -71,17 +71,23 @@ class Track(StatementPass):
         self.emit(ast.Return(value))
 
     def do_If(self, node: ast.If) -> None:
-        if can_fail(node.test):
+        if can_fail(node.test) or self.program.full:
             self.mark()
         self.emit(ast.If(node.test, self.block(node.body), self.block(node.orelse)))
 
     def do_For(self, node: ast.For) -> None:
-        if can_fail(node.iter):
+        if can_fail(node.iter) or self.program.full:
             self.mark()
-        self.emit(ast.For(node.target, node.iter, self.block(node.body), self.block(node.orelse)))
+        body = self.block(node.body)
+        if self.program.full and not isinstance(node.iter, ast.Call):  # the next element is read after the body's lines
+            here = self.out
+            self.out, self.marked = body, None
+            self.mark()
+            self.out = here
+        self.emit(ast.For(node.target, node.iter, body, self.block(node.orelse)))
 
     def do_While(self, node: ast.While) -> None:
         test = node.test
-        if can_fail(test):  # and the body leaves another line behind
+        if can_fail(test) or self.program.full:  # and the body leaves another line behind
             test = ast.BoolOp(ast.And(), [parsed(f"__mark(__env, {self.program.number_of(self.here)})"), test])
         self.emit(ast.While(test, self.block(node.body), self.block(node.orelse)))
