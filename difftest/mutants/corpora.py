@@ -24,7 +24,7 @@ class Corpus:
     what: str
     module: str
     honest: bool = False
-    enough: int = 25
+    enough: int = 5
     runs_itself: bool = False
 
     def entries(self) -> Sequence[Entry]:

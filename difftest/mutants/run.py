@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -14,16 +14,18 @@ import torch
 
 from difftest import interrupts
 from difftest.cases.case import Case
+from difftest.mutants import verdicts
 from difftest.mutants.cases import Options, default_cases, further_cases, inputs_of
 from difftest.mutants.checks import checks_of
 from difftest.mutants.corpora import CORPORA, Corpus
 from difftest.mutants.entry import Entry
 from difftest.mutants.published import Witness
-from difftest.run import check, pool
+from difftest.run import check, pool, stability
 from difftest.run.call import call
 from reference.providers import Provider
 from reference.providers.protocol import missing_device
 
+MOST_TOGETHER = 12  # entries of a group at least: each new one draws the cases anew, which takes about as long as an entry
 MOST_CRASHES = 1_000  # an entry that takes its process down is found: the others go on
 
 
@@ -82,13 +84,13 @@ def entry_of(corpus: str, name: str) -> Entry:
     return next(entry for entry in CORPORA[corpus].entries() if entry.name == name)
 
 
-def run_entry(corpus: Corpus, entry: Entry, asked: Asked) -> Found:
-    """Runs an entry's cases, seed by seed: the default run's; where those miss it, those that its own options add.
+def run_entry(corpus: Corpus, entry: Entry, asked: Asked, seed: int) -> Found:
+    """Runs an entry's cases at one seed: the default run's; where those miss it, those that its own options add.
 
-    Every case is called again and in parts, as those of a candidate in a file are. Other projects' comparisons see the first
-    seed.
+    Every case is called again and in parts, as those of a candidate in a file are; of an honest entry, from the second seed on,
+    as many as of a named provider. Other projects' comparisons see the first seed.
     """
-    found, began = Found(corpus.name, entry.name), time.monotonic()
+    found, began, first = Found(corpus.name, entry.name), time.monotonic(), seed == asked.seeds[0]
     found.not_run = (missing_device(torch.device(entry.device)) or "") if not entry.equivalent else "equivalent"
     if found.not_run:
         return found
@@ -98,22 +100,22 @@ def run_entry(corpus: Corpus, entry: Entry, asked: Asked) -> Found:
         return found
     provider = entry.provider()
     promised = bool(getattr(provider, "batch_invariant", False))
-    witness = Witness.of(entry.ops[0])
-    for seed in asked.seeds:
-        default = _Run(corpus, provider, found, found.caught, promised, witness if seed == asked.seeds[0] else None)
-        further = _Run(corpus, provider, found, found.caught_beyond, promised or "--batch-invariant" in entry.beyond)
-        seen = default.finds(default_cases(entry, asked.defaults, seed), seed)
-        if not seen and not further.finds(further_cases(entry, asked.defaults, seed), seed):
-            found.seeds_missed.append(seed)
-    witness.visit(provider.function(entry.ops[0]), entry.contract)
-    found.on_cases, found.on_its_own = witness.on_cases, witness.on_its_own
+    witness = Witness.of(entry.ops[0]) if first else None
+    default = _Run(corpus, provider, found, found.caught, promised, witness, first or not corpus.honest)
+    further = _Run(corpus, provider, found, found.caught_beyond, promised or "--batch-invariant" in entry.beyond)
+    seen = default.finds(default_cases(entry, asked.defaults, seed), seed)
+    if not seen and not further.finds(further_cases(entry, asked.defaults, seed), seed):
+        found.seeds_missed.append(seed)
+    if witness:
+        witness.visit(provider.function(entry.ops[0]), entry.contract)
+        found.on_cases, found.on_its_own = witness.on_cases, witness.on_its_own
     found.seconds = time.monotonic() - began
     return found
 
 
 @dataclass(slots=True)
 class _Run:
-    """An entry's provider on cases: counts in `found` and `caught` what they show."""
+    """An entry's provider on cases: counts in `found` and `caught` what they show. `all_again`: every case is called again."""
 
     corpus: Corpus
     provider: Provider
@@ -121,25 +123,29 @@ class _Run:
     caught: Counter[str]
     batch_invariant: bool
     witness: Witness | None = None
+    all_again: bool = True
 
     def finds(self, cases: Sequence[Case], seed: int) -> bool:
         """Whether the cases find the entry. Once enough have, the others are for other projects' comparisons alone."""
         killed = 0
-        for case in cases:
+        again = range(len(cases)) if self.all_again else stability.chosen(cases)
+        for index, case in enumerate(cases):
             function = check.function_of(case, self.provider)
             if isinstance(function, str):
                 continue
             if killed >= self.corpus.enough:
                 self._show(case, function)
                 continue
-            reasons = self._reasons(case, _counted(function, self.found))
+            reasons = self._reasons(case, _counted(function, self.found), index in again)
             if reasons:
                 killed += 1
                 self.found.first = self.found.first or f"{case} {case.regime}, seed {seed}: {reasons[0]}"
         return bool(killed)
 
-    def _reasons(self, case: Case, function: Callable) -> tuple[str, ...]:
-        seen = check.observe(case, function, inputs_of(case), again=True, batch_invariant=self.batch_invariant)
+    def _reasons(self, case: Case, function: Callable, again: bool) -> tuple[str, ...]:
+        seen = check.observe(
+            case, function, inputs_of(case), again=again, batch_invariant=self.batch_invariant, judged=verdicts.judged
+        )
         self.found.cases += 1
         self.caught.update(checks_of(seen.reasons))
         if self.witness:
@@ -162,49 +168,94 @@ def _counted(function: Callable, found: Found) -> Callable:
     return counted
 
 
+Task = tuple[str, str, int]
+"""A corpus, the name of an entry, a seed."""
+
+
 class Entries:
-    """A pool's work: an entry by its corpus and name."""
+    """A pool's work: an entry, by its corpus and name, at a seed."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
 
-    def begin(self, group: int) -> Callable[[tuple[str, str]], Found]:
+    def begin(self, group: int) -> Callable[[Task], Found]:
         """What runs an entry."""
+        verdicts.forget()
         return self._run
 
-    def name(self, task: tuple[str, str]) -> str:
-        """The entry."""
-        return " ".join(task)
+    def name(self, task: Task) -> str:
+        """The entry and the seed."""
+        return " ".join(map(str, task))
 
-    def _run(self, task: tuple[str, str]) -> Found:
-        return run_entry(CORPORA[task[0]], entry_of(*task), self._asked)
+    def _run(self, task: Task) -> Found:
+        corpus, name, seed = task
+        return run_entry(CORPORA[corpus], entry_of(corpus, name), self._asked, seed)
 
 
 def run(asked: Asked, on_entry: Callable[[Found], None] = lambda found: None) -> Outcome:
-    """Runs the entries; calls `on_entry` as each ends. Ctrl-C, SIGTERM and the time budget end it early."""
+    """Runs the entries; calls `on_entry` as each ends, at its last seed. Ctrl-C, SIGTERM and the time budget end it early."""
     start = time.monotonic()
     deadline = float("inf") if asked.time_budget is None else time.time() + asked.time_budget
-    by_task: dict[tuple[str, str], Found] = {}
+    by_entry: dict[tuple[str, str], dict[int, Found]] = {}
     outcome = Outcome()
 
-    def keep(group: int, task: tuple[str, str], answer: Any) -> None:
-        by_task[task] = _died(task, answer) if isinstance(answer, pool.Lost) else answer
-        on_entry(by_task[task])
+    def keep(group: int, task: Task, answer: Any) -> None:
+        corpus, name, seed = task
+        seen = by_entry.setdefault((corpus, name), {})
+        seen[seed] = _died(corpus, name, answer) if isinstance(answer, pool.Lost) else answer
+        if len(seen) == len(_seeds(corpus, asked)):
+            on_entry(_together(seen))
 
     try:
         with interrupts.on_sigterm_too():
             limits = pool.Limits(deadline, MOST_CRASHES)
-            groups = [[task] for task in sorted(asked.entries, key=lambda task: entry_of(*task).ops)]  # which share cases
-            pool.run(Entries(asked), groups, keep, processes=asked.workers, limits=limits)
+            pool.run(Entries(asked), _groups(asked), keep, processes=asked.workers, limits=limits)
     except KeyboardInterrupt:
         outcome.interrupted = True
-    outcome.found = [by_task[task] for task in asked.entries if task in by_task]
-    outcome.left = len(asked.entries) - len(by_task)
+    outcome.found = [_together(by_entry[entry]) for entry in asked.entries if entry in by_entry]
+    outcome.left = sum(len(by_entry.get(entry, ())) < len(_seeds(entry[0], asked)) for entry in asked.entries)
     outcome.seconds = time.monotonic() - start
     return outcome
 
 
-def _died(task: tuple[str, str], lost: pool.Lost) -> Found:
-    found = Found(*task, first=lost.why)
+def _seeds(corpus: str, asked: Asked) -> Sequence[int]:
+    return asked.seeds[:1] if CORPORA[corpus].runs_itself else asked.seeds
+
+
+def _groups(asked: Asked) -> list[list[Task]]:
+    """Entries of one operator at one seed together: they share the cases, and what is right of them. The largest groups first,
+    and none so large that a worker is left without.
+    """
+    found: dict[object, list[Task]] = {}
+    for corpus, name in asked.entries:
+        for seed in _seeds(corpus, asked):
+            alone = CORPORA[corpus].runs_itself and name
+            found.setdefault((entry_of(corpus, name).ops, seed, alone), []).append((corpus, name, seed))
+    total = sum(map(len, found.values()))
+    most = max(MOST_TOGETHER, -(-total // (4 * max(1, asked.workers))))
+    parts = [tasks[k : k + most] for tasks in found.values() for k in range(0, len(tasks), most)]
+    return sorted(parts, key=len, reverse=True)
+
+
+def _together(by_seed: Mapping[int, Found]) -> Found:
+    """What an entry's seeds showed, as one."""
+    first, *others = (by_seed[seed] for seed in sorted(by_seed))
+    found = replace(first, caught=Counter(first.caught), caught_beyond=Counter(first.caught_beyond))
+    for each in others:
+        found.cases, found.calls, found.seconds = (
+            found.cases + each.cases,
+            found.calls + each.calls,
+            found.seconds + each.seconds,
+        )
+        found.caught.update(each.caught)
+        found.caught_beyond.update(each.caught_beyond)
+        found.first = found.first or each.first
+        found.seeds_missed = [*found.seeds_missed, *each.seeds_missed]
+        found.on_cases, found.on_its_own = found.on_cases or each.on_cases, found.on_its_own or each.on_its_own
+    return found
+
+
+def _died(corpus: str, name: str, lost: pool.Lost) -> Found:
+    found = Found(corpus, name, first=lost.why)
     found.caught["raised"] += 1
     return found

@@ -141,14 +141,15 @@ def poisoned_allocations() -> Iterator[None]:
     """While it lasts, torch fills every tensor that it hands out uninitialised with NaN.
 
     An operator that allocates its own output can otherwise be given memory in which an earlier call left the answer.
-    torch does this in its deterministic mode, here with warnings in place of errors.
+    torch does this in its deterministic mode, here with warnings in place of errors, and set by the one of its two functions that
+    does not import the compiler, which takes seconds.
     """
-    mode, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    mode = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+        torch.set_deterministic_debug_mode(mode)
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -15,6 +15,7 @@ from difftest.run.call import Tensors, call
 from difftest.run.stability import Stability
 from difftest.verdict import judge
 from difftest.verdict.compare import Comparison, compare
+from difftest.verdict.judge import Verdict
 from difftest.verdict.truth import OUTLIER_ULP
 from difftest.verdict.vacuity import survivors
 from difftest.verdict.worst import with_truth
@@ -118,10 +119,22 @@ def function_of(case: Case, candidate: Provider) -> Callable | str:
     return reason if reason.startswith(f"{candidate.name} ") else f"{candidate.name}: {reason}"
 
 
-def observe(case: Case, function: Callable, inputs: Tensors, *, again: bool = False, batch_invariant: bool = False) -> Observed:
+def _judged(case: Case, inputs: Tensors, outputs: Tensors) -> Verdict:
+    return judge(case.operator, inputs, outputs, case.contract)
+
+
+def observe(
+    case: Case,
+    function: Callable,
+    inputs: Tensors,
+    *,
+    again: bool = False,
+    batch_invariant: bool = False,
+    judged: Callable[[Case, Tensors, Tensors], Verdict] = _judged,
+) -> Observed:
     """Calls a candidate's function on the case's inputs and judges what it gave. No references.
 
-    `again` and `batch_invariant` as of `check`.
+    `again` and `batch_invariant` as of `check`. `judged`: the verdict on the case's inputs and outputs.
     """
     called = call(case, function, inputs)
     outputs, reasons = called.outputs, list(called.faults)
@@ -131,7 +144,7 @@ def observe(case: Case, function: Callable, inputs: Tensors, *, again: bool = Fa
         reasons += stable.reasons
     if not outputs or not case.rows:
         return Observed(outputs, tuple(reasons), stability=stable)
-    verdict = judge(case.operator, inputs, outputs, case.contract)
+    verdict = judged(case, inputs, outputs)
     return Observed(outputs, (*reasons, *verdict.reasons), verdict.statistics, stable)
 
 

@@ -28,7 +28,6 @@ NEEDS = (
     "numba_kernels.emulator",
     "numba_kernels.runtime.host",
     "reference.providers",
-    "torch._inductor.config",  # which torch imports where its deterministic mode is set: a second in each process
 )
 # Libraries that start a thread for each core when they are imported start none with these.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 
 from difftest.mutants import plain
 from difftest.mutants.entry import mutant
@@ -135,3 +136,17 @@ def sigmoid_by_a_table(input):
     gate, up = plain.halves(input)
     sigmoid = torch.sigmoid((gate * 256).round() / 256)
     return (gate * sigmoid * up).to(input.dtype)
+
+
+@mutant("gelu_and_mul", "torch 2.13's F.gelu on a CPU")
+def gelu_by_torch(input):
+    """F.gelu(gate) * up in fp32: in a vector torch's gelu of +Inf is NaN, and of 2.4e38 Inf, where it is the gate itself."""
+    gate, up = plain.halves(input)
+    return (F.gelu(gate) * up).to(input.dtype)
+
+
+@mutant("gelu_and_mul", "torch 2.13's F.gelu on a CPU", contract="S1")
+def eager_gelu(input):
+    """F.gelu and a product, each stored: in a vector torch's gelu of +Inf is NaN, and of 2.4e38 Inf."""
+    gate, up = input.chunk(2, dim=-1)
+    return F.gelu(gate) * up

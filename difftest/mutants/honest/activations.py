@@ -86,13 +86,6 @@ def gelu_by_erf(input):
 
 
 @honest("gelu_and_mul")
-def gelu_by_torch(input):
-    """F.gelu(gate) * up in fp32."""
-    gate, up = halves(input)
-    return (F.gelu(gate) * up).to(input.dtype)
-
-
-@honest("gelu_and_mul")
 def gelu_in_fp64(input):
     """fp64, rounded once."""
     gate, up = (part.double() for part in input.chunk(2, dim=-1))
