@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from difftest import errors, interrupts
+from difftest import errors, interrupts, lists
 
 # What holds where nothing is named; for a matrix, which is several candidates, some of it is something else.
 DEFAULTS: Mapping[str, Any] = {
@@ -42,7 +42,7 @@ BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call a
 class Listed(click.Option):
     """An option that takes a list: names apart by commas or blanks, in one word or in several options; one text with commas.
 
-    A word that spells a function in a file that is there is one name, blanks in its path or not.
+    A word that spells a function in a file that is there is one name, blanks and commas in its path or not.
     """
 
     def __init__(self, *words: Any, **extra: Any) -> None:
@@ -54,19 +54,20 @@ class Listed(click.Option):
         words = super().process_value(ctx, value)
         if any(not word.strip() for word in words):
             return ""
-        return ",".join(name for word in words for part in word.split(",") for name in self._names(part))
+        return ",".join(name for word in words for part in lists.split(word) for name in self._names(part))
 
     @staticmethod
     def _names(part: str) -> list[str]:
-        file, _, _ = part.rpartition(":")
-        return [part.strip()] if file.endswith(".py") and Path(file.strip()).is_file() else part.split()
+        return [part.strip()] if lists.is_function_in_a_file(part) else part.split()
 
 
 class GivenValues(click.Command):
-    """A command that takes no empty text for an option: left out and given as "" must not be the same."""
+    """A command that takes no empty text for an option, left out and given as "" must not be the same; and no NUL."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Reads the words."""
+        if broken := [word for word in args if "\0" in word]:
+            raise errors.UsageError(f"{broken[0]!r}: a NUL is in no name")
         rest = super().parse_args(ctx, args)
         for option in self.params:
             given = option.name and ctx.get_parameter_source(option.name) is not ParameterSource.DEFAULT

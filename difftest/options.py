@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from difftest import lists
 from difftest.errors import LackingError, UsageError, one_of, out_of_memory
 from reference.contracts import Contract, contract
 
@@ -59,7 +60,7 @@ def names(option: str, text: str, allowed: Iterable[str]) -> list[str]:
 
 def words(option: str, text: str) -> list[str]:
     """A comma-separated list, without repeats; UsageError when it is empty."""
-    found = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    found = list(dict.fromkeys(word.strip() for word in lists.split(text) if word.strip()))
     if not found:
         raise UsageError(f"{option}: {text!r} names nothing")
     return found

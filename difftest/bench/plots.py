@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from difftest.bench import results
 from difftest.bench.results import Measured
 from difftest.bench.shapes import OURS
+from difftest.report.files import write_text
 
 # Told apart with colour-blind eyes too (Okabe and Ito), and a marker each for print.
 _COLOURS = {
@@ -121,4 +123,6 @@ def _draw(path: Path, title: str, axis: str, points: list[Measured], said: dict[
     order = [*range(len(names) - 1, -1, -1), len(names)]
     axes.legend([handles[i] for i in order], [shown[i] for i in order], fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     with rc_context({"svg.hashsalt": path.stem}):
-        figure.savefig(path, metadata=said)
+        drawn = StringIO()
+        figure.savefig(drawn, format="svg", metadata=said)
+    write_text(path, drawn.getvalue())

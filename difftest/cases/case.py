@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from difftest import options
 from difftest.cases import given, ledger, regimes
+from difftest.cases import record as records
 from difftest.cases import weights as families
 from difftest.cases.draw import Draw
 from difftest.cases.given import Given
@@ -105,10 +107,11 @@ class Case:
 
         ValueError where those given are not there, or not of that call.
         """
-        values = self._drawn() if self.given is None else self.given.tensors(self._formats())
         shapes = self.operator.shapes(self.lead, self.width)
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        values = self._drawn() if self.given is None else self.given.tensors(self._formats(), sizes)
         for name, value in values.items():
-            if value.numel() != math.prod(shapes[name]) or value.dtype != self._formats()[name].torch:
+            if value.numel() != sizes[name] or value.dtype != self._formats()[name].torch:
                 right = f"{self._formats()[name].torch} {shapes[name]}"
                 raise ValueError(f"{name} is {value.dtype} {tuple(value.shape)}, the case's {right}")
         return {name: value.reshape(shapes[name]).to(device) for name, value in values.items()}
@@ -140,6 +143,7 @@ class Case:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Case:
         """The case in a record; keys that are not a case's are ignored. ValueError says in a line what is wrong with it."""
+        records.check(record)
         check_schema(record, *READ)
         known = {field.name for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in known}
@@ -149,13 +153,13 @@ class Case:
                 values["out"] = OUT_GIVEN if record["out_given"] else OUT_NONE
             values["padding"] = _paddings(values.get("padding", 0), row_buffers(op, values.get("out", OUT_NONE)))
             numbers = {name: record[name] for name in ("eps", *(p.name for p in op.parameters)) if name in record}
-            values["contract"] = contract(op, str(values["contract"]), **numbers)
+            values["contract"] = contract(op, values["contract"], **numbers)
             if "given" in record:
                 values["given"] = given.from_json(op.name, record["given"])
             case = cls(**values)
         except KeyError as error:
             raise ValueError(f"not a case record: it lacks {error}") from None
-        except TypeError as error:
+        except TypeError as error:  # of the dataclass: fields without a value
             raise ValueError(f"not a case record: {str(error).partition(') ')[2] or error}") from None
         case._check()
         return case
@@ -163,16 +167,19 @@ class Case:
     def _check(self) -> None:
         for name, value, allowed in (
             ("dtype", self.dtype, FORMATS),
-            ("weight_dtype", self.weight_dtype or self.dtype, FORMATS),
+            ("weight_dtype", self.dtype if self.weight_dtype is None else self.weight_dtype, FORMATS),
             ("regime", self.regime, (*regimes.names(self.operator), *([FILE] if self.given else []))),
             ("weights", self.weights, families.names(self.operator)),
             ("out", self.out, outs(self.operator)),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} {value!r} of {self.op} is not one of {', '.join(allowed)}")
-        sizes = (*self.lead, *(elements for _, elements in self.padding))
-        if any(type(n) is not int or n < 0 for n in sizes) or type(self.width) is not int or self.width < 1:
-            raise ValueError(f"lead {list(self.lead)}, width {self.width}, padding {dict(self.padding)}: not a shape")
+        buffers = (*row_buffers(self.operator, self.out), *self.operator.vectors)
+        if unknown := [name for name in self.misaligned if name not in buffers]:
+            raise ValueError(f"misaligned {', '.join(map(repr, unknown))}: the buffers are {', '.join(buffers)}")
+        elements = self.rows * max(2 * self.width, *(self.width + padding for _, padding in self.padding), 0)
+        if elements > options.MOST:
+            raise ValueError(f"lead {list(self.lead)}, width {self.width}: more than {options.MOST} elements")
 
     def __str__(self) -> str:
         return f"{self.op} {self.dtype} {'x'.join(map(str, self.shape))}"

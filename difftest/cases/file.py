@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from difftest.errors import LackingError
+from difftest.wording import in_a_line
 from reference.formats import FORMATS
 from reference.operators import OPERATORS, Operator
 from reference.operators.declaration import PARTS, Tensors
@@ -26,6 +26,8 @@ def digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # a NUL in its name
+        raise ValueError(f"{path}: {error}") from None
 
 
 @lru_cache(maxsize=2)
@@ -88,15 +90,16 @@ def _alike(op: str, rows: Tensors) -> None:
 
 def _safetensors(path: Path) -> dict[str, torch.Tensor]:
     try:
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ImportError:
         said = f"{path}: needs safetensors, which is not installed: pip install 'numba-kernels[inputs]'"
         raise LackingError(said) from None
     try:
         return load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is no safetensors file: {error}") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a library says of bytes that are no such file
+        raise ValueError(f"{path} is no safetensors file: {in_a_line(error)}") from None
 
 
 def _npz(path: Path) -> dict[str, torch.Tensor]:
@@ -104,10 +107,10 @@ def _npz(path: Path) -> dict[str, torch.Tensor]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: _from_numpy(path, name, arrays[name]) for name in arrays.files}
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError) as error:
-        if isinstance(error, _NotTaken):
-            raise
-        raise ValueError(f"{path} is no .npz file of plain arrays: {error}") from None
+    except (_NotTaken, MemoryError):
+        raise
+    except Exception as error:  # NumPy's, the archive's, the decompressor's
+        raise ValueError(f"{path} is no .npz file of plain arrays: {in_a_line(error)}") from None
 
 
 class _NotTaken(ValueError):

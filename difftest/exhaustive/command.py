@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from difftest import errors, options
 from difftest.errors import LackingError, UsageError, one_of
@@ -19,6 +21,7 @@ from difftest.providers.resolve import is_file, operators_of, resolve
 from difftest.report import files, jsonl, terminal
 from difftest.run import conditions
 from difftest.run.environment import environment, one_line
+from difftest.wording import in_a_line
 from reference.contracts import corners
 from reference.formats import FORMATS
 from reference.operators import OPERATORS
@@ -167,7 +170,12 @@ def _earlier(path: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     document = jsonl.read("--resume", path, run.SCHEMA, "the state of an exhaustive run")
-    found = document.get("request", {})
+    try:
+        run.check_state(document)
+        report.show(Console(file=StringIO()), document)  # what is reported of it has its place too
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"--resume: {path} is no whole state of an exhaustive run: {in_a_line(error)}") from None
+    found = document["request"]
     for name, value in identity.items():
         if found.get(name) != value:
             what = name.replace("_", " ")

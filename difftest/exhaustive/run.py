@@ -132,6 +132,15 @@ def run(
     return document
 
 
+def check_state(document: Mapping[str, Any]) -> None:
+    """Reads all of an earlier run's document that `run` will read: raises what that would."""
+    dict(document["request"])
+    for record in document["tasks"]:
+        key_of(record)
+        if "counts" in record:
+            _Progress.from_json(record)
+
+
 def key_of(record: Mapping[str, Any]) -> tuple[str, ...]:
     """What tells one task's record from another's."""
     return tuple(str(record[name]) for name in ("candidate", "op", "dtype", "contract"))

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from difftest import errors, options
+from difftest import errors, lists, options
 from difftest.cases import regimes
 from difftest.errors import UsageError
 from difftest.matrix import analyse, file, page, plots, request, run, tables
@@ -32,7 +32,7 @@ MOST_JOBS = 8
 
 def is_matrix(candidate: str) -> bool:
     """Whether a `--candidate` means several implementations."""
-    return candidate == "all" or "," in candidate
+    return candidate == "all" or len(lists.split(candidate)) > 1
 
 
 def names(option: str, text: str) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from difftest.matrix.tables import in_words
+from difftest.report.files import write_text
 
 
 def write(folder: Path, document: dict[str, Any]) -> None:
@@ -39,4 +41,6 @@ def write(folder: Path, document: dict[str, Any]) -> None:
         right.axvline(0.0, color="#999", linewidth=0.8)
         right.set_xlabel("bias: mean signed error, ULP")
         figure.suptitle(f"{group['op']}, {group['dtype']}: error against the truth")
-        figure.savefig(folder / f"errors-{group['op']}-{group['dtype']}.svg")
+        drawn = StringIO()
+        figure.savefig(drawn, format="svg")
+        write_text(folder / f"errors-{group['op']}-{group['dtype']}.svg", drawn.getvalue())

@@ -52,8 +52,12 @@ def load(spec: str, option: str) -> Provider:
     file, _, name = spec.rpartition(":")
     if not file:
         raise UsageError(f"{option}: {spec!r} lacks the function, as in {spec}:FUNCTION")
-    path = Path(file).resolve()
-    if not path.is_file():
+    try:
+        path = Path(file).resolve()
+        there = path.is_file()
+    except (OSError, RuntimeError, ValueError):  # no path of a file: a NUL in it, a link to itself
+        there = False
+    if not there:
         raise UsageError(f"{option}: no file {file}")
     module_spec = importlib.util.spec_from_file_location(f"candidate_{path.stem}", path)
     if module_spec is None or module_spec.loader is None:

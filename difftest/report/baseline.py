@@ -12,7 +12,7 @@ from difftest.cases.case import Case
 from difftest.errors import UsageError
 from difftest.report import jsonl
 from difftest.report.record import READ, SCHEMA
-from difftest.wording import counted
+from difftest.wording import counted, in_a_line
 
 MOST_LINES = 12
 STATISTICS = ("differing_rate", "rstd_error_max")  # of the verdict; a figure that grows is worse
@@ -80,10 +80,17 @@ class Baseline:
     def read(cls, path: Path) -> Baseline:
         """The run in a file. UsageError for what is none, or is of a schema that is not read."""
         document = jsonl.read("--baseline", path, SCHEMA, "a run's JSON", READ)
-        try:
-            _by_identity(document)
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"--baseline: {path} has a case that is none: {error}") from None
+        cases, environment = document.get("cases"), document.get("environment", {})
+        if not isinstance(cases, list) or not isinstance(environment, Mapping):
+            raise UsageError(f"--baseline: {path}: its cases are no list, or its environment no object")
+        for index, record in enumerate(cases):
+            try:
+                _identity(record)
+                _figures(record)
+            except ValueError as error:
+                raise UsageError(f"--baseline: {path} has a case that is none, {index}: {error}") from None
+            except (LookupError, TypeError, AttributeError) as error:
+                raise UsageError(f"--baseline: {path} has a case that is none, {index}: {in_a_line(error)}") from None
         return cls(str(path), document)
 
     def check(self, cases: Sequence[Case], against: Sequence[str]) -> None:
@@ -136,15 +143,14 @@ def _said(record: Mapping[str, Any]) -> str:
 
 def _pairs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
     """Each figure of a case, before and now; one that either of the two lacks is left out."""
-    yield "differs", float(old["verdict"] == "differs"), float(new["verdict"] == "differs")
-    for output in new["outputs"]:
-        if output in old["outputs"]:
-            was, is_now = old["outputs"][output], new["outputs"][output]
-            yield from ((f"{output} {name}", float(was[name]), float(is_now[name])) for name in COUNTS)
-            classes = [float(sum(side["classes"].values())) for side in (was, is_now)]
-            yield f"{output} class mismatches", classes[0], classes[1]
-    yield from (
-        (name, float(old["statistics"][name]), float(new["statistics"][name]))
-        for name in STATISTICS
-        if name in old["statistics"] and name in new["statistics"]
-    )
+    before, now = _figures(old), _figures(new)
+    yield from ((name, before[name], now[name]) for name in now if name in before)
+
+
+def _figures(record: Mapping[str, Any]) -> dict[str, float]:
+    """A result's figures by name; the larger one is the worse."""
+    found = {"differs": float(record["verdict"] == "differs")}
+    for output, counts in record["outputs"].items():
+        found |= {f"{output} {name}": float(counts[name]) for name in COUNTS}
+        found[f"{output} class mismatches"] = float(sum(counts["classes"].values()))
+    return found | {name: float(record["statistics"][name]) for name in STATISTICS if name in record["statistics"]}

@@ -66,14 +66,19 @@ def check_apart(files: Mapping[str, Path | None], folders: Mapping[str, Path | N
 def write_text(path: Path, text: str) -> None:
     """Writes the file in one step: a reader sees the old content or all of the new. A symbolic link stays, its target changes.
 
-    LackingError when that fails, which leaves the old content as it was.
+    It is on the disk when this returns. What UTF-8 can't hold, half a surrogate pair of a path, is written as its escape.
+    LackingError when any of this fails, which leaves the old content as it was.
     """
     target = _target(path)
     temporary = None
     try:
-        with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".difftest-", delete=False, encoding="utf-8") as file:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=target.parent, prefix=".difftest-", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
             temporary = Path(file.name)
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
     except BaseException as error:

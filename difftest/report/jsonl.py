@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from difftest import json_text
 from difftest.errors import UsageError
 from difftest.report import files
 
@@ -38,15 +39,18 @@ def loads(text: str) -> Any:
     """The document of either spelling. ValueError says what is wrong with the text."""
     first, _, rest = text.partition("\n")
     try:
-        head = json.loads(first)
+        head = json_text.parse(first)
     except ValueError:
-        return json.loads(text)  # a document over several lines
+        return json_text.parse(text)  # a document over several lines
     if not isinstance(head, dict) or "parts" not in head:
-        return json.loads(text)
-    parts: dict[str, list[dict[str, Any]]] = {name: [] for name in head.pop("parts")}
+        return json_text.parse(text)
+    names = head.pop("parts")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("its parts are no list of names")
+    parts: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number, line in enumerate(rest.splitlines(), 2):
         try:
-            entry = json.loads(line)
+            entry = json_text.parse(line)
             parts[entry.pop("part")].append(entry)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"line {number} is no entry of {', '.join(parts)}") from None
@@ -56,9 +60,11 @@ def loads(text: str) -> Any:
 def read(option: str, path: Path, schema: str, what: str, older: Sequence[str] = ()) -> dict[str, Any]:
     """The document in a file, of `schema` or of one of `older`. UsageError, one line that begins with `option`, for another."""
     try:
-        document = loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{option}: {path}: {error.strerror}") from None
+        text = json_text.read(path)
+    except ValueError as error:
+        raise UsageError(f"{option}: {path}: {error}") from None
+    try:
+        document = loads(text)
     except ValueError as error:
         raise UsageError(f"{option}: {path} is neither JSON nor JSON Lines: {error}") from None
     found = document.get("schema") if isinstance(document, dict) else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from difftest import json_text
 from difftest.cases.case import READ as CASE_SCHEMAS
 from difftest.cases.case import SCHEMA as CASE_SCHEMA
 from difftest.cases.case import Case, check_schema
@@ -19,6 +20,7 @@ from difftest.report.accounts import accounts
 from difftest.report.files import not_written, write_json
 from difftest.run.check import Result
 from difftest.run.session import Outcome
+from difftest.wording import counted
 
 SCHEMA = "numba-kernels/difftest/2"
 MOST_SAVED = 100  # of a folder's cases, that run ahead of a run's own
@@ -77,26 +79,42 @@ def saved_cases(folder: Path, candidate: str, request: Request) -> list[Case]:
 
 def load_case(spec: str) -> tuple[Case, dict[str, Any]]:
     """The case in `FILE.json`, or in `FILE.json#INDEX` of a run's cases, and its whole record. Else UsageError."""
-    name, _, index = spec.partition("#")
+    name, index = _file_and_index(spec)
     try:
-        data = json.loads(Path(name).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"CASE: {name}: {error.strerror}") from None
+        text = json_text.read(Path(name))
+    except ValueError as error:
+        raise UsageError(f"CASE: {name}: {error}") from None
+    try:
+        data = json_text.parse(text)
     except ValueError as error:
         raise UsageError(f"CASE: {name} is not JSON: {error}") from None
     try:
         check_schema(data if isinstance(data, dict) else {}, *READ, *CASE_SCHEMAS)
+        saved = _saved(name, index, data)
+        return Case.from_json(saved), saved
     except ValueError as error:
         raise UsageError(f"CASE: {name}: {error}") from None
-    record = data
-    if isinstance(data, dict) and isinstance(data.get("cases"), list):
-        count = len(data["cases"])
-        if not index.isdigit() or int(index) >= count:
-            raise UsageError(f"CASE: {name} holds {count} cases; name one as {name}#INDEX, from 0 to {count - 1}")
-        record = data["cases"][int(index)]
-    if not isinstance(record, dict):
-        raise UsageError(f"CASE: {name} holds no case")
+
+
+def _file_and_index(spec: str) -> tuple[str, str | None]:
+    """`FILE#INDEX` in its two parts; a file that is there may have # in its name."""
+    name, mark, index = spec.rpartition("#")
     try:
-        return Case.from_json(record), record
-    except ValueError as error:
-        raise UsageError(f"CASE: {name}: {error}") from None
+        whole = not mark or Path(spec).exists()
+    except (OSError, ValueError):  # no path of a file
+        whole = True
+    return (spec, None) if whole else (name, index)
+
+
+def _saved(name: str, index: str | None, data: Any) -> dict[str, Any]:
+    """The record in a document: its case of that index, or what it is itself. ValueError where there is none."""
+    if not isinstance(data, dict) or "cases" not in data:
+        if index is not None:
+            raise ValueError(f"#{index} is not allowed; allowed: an index into a run's cases, and this is no run")
+        return data
+    cases = data["cases"]
+    if not isinstance(cases, list) or not cases:
+        raise ValueError("it holds no case")
+    if index is None or not re.fullmatch(r"[0-9]{1,9}", index) or int(index) >= len(cases):
+        raise ValueError(f"it holds {counted(len(cases), 'case')}; name one as {name}#INDEX, from 0 to {len(cases) - 1}")
+    return cases[int(index)]
