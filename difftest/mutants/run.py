@@ -227,7 +227,7 @@ def _groups(asked: Asked) -> list[list[Task]]:
     and none so large that a worker is left without.
     """
     found: dict[object, list[Task]] = {}
-    for corpus, name in asked.entries:
+    for corpus, name in sorted(asked.entries, key=lambda each: entry_of(*each).contract):
         for seed in _seeds(corpus, asked):
             alone = CORPORA[corpus].runs_itself and name
             found.setdefault((entry_of(corpus, name).ops, seed, alone), []).append((corpus, name, seed))
