@@ -5,7 +5,7 @@ scheduler runs each thread from one wait to the next (scheduler.py).
 """
 
 from .errors import (
-    CoarseCells,
+    CheckLimit,
     CompileError,
     DataRace,
     DivergentBarrier,
@@ -21,7 +21,7 @@ from .errors import (
 from .launch import EmulatedKernel
 
 __all__ = [
-    "CoarseCells",
+    "CheckLimit",
     "CompileError",
     "DataRace",
     "DivergentBarrier",

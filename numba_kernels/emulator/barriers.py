@@ -10,6 +10,7 @@ from typing import Any
 import numba
 
 from .environment import Env, Fault, Kind
+from .ordering import spread
 from .words import njit, peek, poke
 
 WARP = 32
@@ -28,8 +29,12 @@ SYNCWARP, SHUFFLE, ALL, ANY, BALLOT = (int(k) for k in (Kind.SYNCWARP, Kind.SHUF
 F_BARRIER, F_COLLECTIVE, F_OTHER_MASK = int(Fault.BARRIER), int(Fault.COLLECTIVE), int(Fault.OTHER_MASK)
 F_NOT_IN_MASK, F_SOURCE, F_NEVER = int(Fault.NOT_IN_MASK), int(Fault.SOURCE), int(Fault.NEVER)
 GRID_THREAD, PADDED, BLOCK_BASE = int(Env.GRID_THREAD), int(Env.PADDED), int(Env.BLOCK_BASE)
-POLL, AT_CLUSTER = int(Kind.POLL), int(Kind.CLUSTER)
-CLUSTER, CLUSTER_X, CLUSTER_ARENA, PASSED = int(Env.CLUSTER), int(Env.CLUSTER_X), int(Env.CLUSTER_ARENA), int(Env.PASSED)
+ABSENT, OF_BLOCK_THREADS = int(Env.ABSENT), int(Env.OF_BLOCK_THREADS)
+POLL, AT_CLUSTER, SPIN, AT_GRID = int(Kind.POLL), int(Kind.CLUSTER), int(Kind.SPIN), int(Kind.GRID)
+MATCH_ANY, MATCH_ALL, ACTIVE = int(Kind.MATCH_ANY), int(Kind.MATCH_ALL), int(Kind.ACTIVE)
+TOGETHER, FIRST_BLOCK, CLUSTER_ARENA = int(Env.TOGETHER), int(Env.FIRST_BLOCK), int(Env.CLUSTER_ARENA)
+PASSED, PROGRESS, SPINS, PROVES = int(Env.PASSED), int(Env.PROGRESS), int(Env.SPINS), int(Env.PROVES)
+SPAN, EPOCHS, INTERVALS, GRID_EPOCH = int(Env.SPAN), int(Env.EPOCHS), int(Env.INTERVALS), int(Env.GRID_EPOCH)
 
 # States of a thread in the word ENDED: it runs, it left by a return statement, it ran off the kernel's end.
 RUNS, RETURNED, FINISHED = 0, 1, 2
@@ -68,6 +73,14 @@ def _answer(env, kinds, first, lane, present, site):
         if not (present >> source) & 1:
             return _fault(env, F_SOURCE, t, site, source, 0)
         poke(answers, t, peek(values, first + source))
+    elif kind == ACTIVE:
+        poke(answers, t, present)
+    elif kind in (MATCH_ANY, MATCH_ALL):
+        same = I64(0)
+        for j in range(WARP):
+            if (present >> j) & 1 and peek(values, first + j) == peek(values, t):
+                same |= I64(1) << j
+        poke(answers, t, same if kind == MATCH_ANY or same == present else I64(0))
     elif kind != SYNCWARP:
         ballot = I64(0)
         for j in range(WARP):
@@ -97,6 +110,15 @@ def complete_collectives(env, kinds, waits, first, count):
         site = peek(waits, first + lane)
         if (done >> lane) & 1 or site == 0 or peek(kinds, site) <= LAST_BARRIER or peek(kinds, site) >= POLL:
             continue
+        if peek(kinds, site) == ACTIVE:  # whatever lane can go on has done so
+            mask = I64(0)
+            for j in range(count):
+                if peek(waits, first + j) == site:
+                    mask |= I64(1) << j
+                    poke(masks, first + j, I64(0))
+            for j in range(count):
+                if (mask >> j) & 1:
+                    poke(masks, first + j, mask)
         mask = peek(masks, first + lane)
         if not (mask >> lane) & 1:
             return -_fault(env, F_NOT_IN_MASK, first + lane, site, 0, 0)
@@ -159,65 +181,89 @@ def _release_barrier(env, kind, waits, start, stop):
     for t in range(start, stop):
         poke(peek(env, ANSWERS), t, count)
         poke(waits, t, 0)
-    poke(env, EPOCH, peek(env, EPOCH) + 1)
+    next_interval(env, start)
+    spread(env, start, stop)
     return 0
 
 
 @njit
-def complete_barrier(env, kinds, waits, threads):
-    """Every thread waits or has ended. Release the barrier: 0, or 1 when every thread has ended; otherwise minus a fault."""
+def next_interval(env, start):
+    """The block of thread ``start`` begins a new barrier interval."""
+    interval = peek(env, INTERVALS) + 1
+    poke(env, INTERVALS, interval)
+    poke(env, EPOCH, interval)
+    poke(peek(env, EPOCHS), start // peek(env, PADDED) * 2, interval)
+
+
+@njit
+def _complete_block(env, kinds, waits, start, stop):
+    """Every thread of a block waits or has ended. Release its barrier: 0; 1 when every thread has ended; 2 where threads wait for
+    more than their block; otherwise minus a fault."""
     ended, masks = peek(env, ENDED), peek(env, MASKS)
     waiting: Any = I64(-1)
-    for t in range(threads):
+    beyond = False
+    for t in range(start, stop):
         site = peek(waits, t)
         if site == 0:
             continue
         if LAST_BARRIER < peek(kinds, site) < POLL:  # a collective that can't complete: say which lane it lacks
             mask, first = peek(masks, t), t // WARP * WARP
-            for other in range(first, min(first + WARP, threads)):
-                if not (mask >> (other - first)) & 1 or peek(ended, other) == RETURNED:
+            for other in range(first, min(first + WARP, stop)):
+                if not (mask >> (other - first)) & 1 or peek(ended, other) == RETURNED or peek(kinds, peek(waits, other)) == SPIN:
                     continue
                 if not _together(kinds, site, peek(waits, other)):
                     return -_fault(env, F_COLLECTIVE, t, site, other, peek(waits, other))
                 if peek(masks, other) != mask:
                     return -_fault(env, F_OTHER_MASK, t, site, other, site)
+        beyond = beyond or peek(kinds, site) >= POLL
         if waiting < 0:
             waiting = t
     if waiting < 0:
         return 1
+    if beyond:
+        return 2
     site = peek(waits, waiting)
-    for t in range(threads):
+    for t in range(start, stop):
         if peek(waits, t) != site and peek(ended, t) != RETURNED:
             return -_fault(env, F_BARRIER, waiting, site, t, peek(waits, t))
-    return _release_barrier(env, peek(kinds, site), waits, I64(0), threads)
+    return _release_barrier(env, peek(kinds, site), waits, start, stop)
 
 
 @njit
-def complete_cluster(env, kinds, waits, threads):
-    """The same for a cluster's blocks, each of which has barriers of its own; 2 when threads wait for a condition, and no more
-    can be released."""
-    ended, of_block = peek(env, ENDED), peek(env, DIM_X)
-    running, together, polling = I64(0), I64(0), I64(0)
+def complete_barriers(env, kinds, waits, threads, of_block):
+    """Every thread waits or has ended. Release the barriers of the blocks that run together, the cluster's, the grid's: 0 if any
+    was, 1 when every thread has ended, 2 when threads wait for a condition or spin; otherwise minus a fault."""
+    released, over = False, True
+    for start in range(0, threads, of_block):
+        outcome = _complete_block(env, kinds, waits, start, min(start + of_block, threads))
+        if outcome < 0:
+            return outcome
+        released, over = released or outcome == 0, over and outcome == 1
+    if released or over:
+        return I64(over)
+    running, at_cluster, at_grid, turning = I64(0), I64(0), I64(0), I64(0)
+    one: Any = I64(-1)
     for t in range(threads):
-        if peek(ended, t) == RUNS:
+        if peek(waits, t) != 0:
             kind = peek(kinds, peek(waits, t))
             running += 1
-            together += kind == AT_CLUSTER
-            polling += kind == POLL
-    if running == 0:
-        return I64(1)
-    released = False
-    for start in range(0, threads, of_block):
-        site = peek(waits, start)
-        complete = site != 0 and peek(kinds, site) <= LAST_BARRIER
-        for t in range(start, start + of_block):
-            complete = complete and (peek(waits, t) == site or peek(ended, t) == RETURNED)
-        if complete or together == running:
-            released = True
-            _release_barrier(env, peek(kinds, site), waits, start, start + of_block)
-    if released:
+            at_cluster += kind == AT_CLUSTER
+            at_grid += kind == AT_GRID
+            turning += kind in (SPIN, POLL)
+            if one < 0 or kind == AT_GRID:
+                one = t
+    if at_cluster == running or at_grid == threads - peek(env, ABSENT):
+        for start in range(0, threads, of_block):
+            _release_barrier(env, I64(0), waits, start, min(start + of_block, threads))
+        if at_grid != 0:
+            poke(env, GRID_EPOCH, peek(env, INTERVALS) - threads // of_block)
         return I64(0)
-    return I64(2) if polling > 0 else complete_barrier(env, kinds, waits, threads)  # the latter says what is wrong
+    if turning > 0:
+        return I64(2)
+    for t in range(threads):
+        if peek(waits, t) != peek(waits, one) and t % of_block < peek(env, OF_BLOCK_THREADS):
+            return -_fault(env, F_BARRIER, one, peek(waits, one), t, peek(waits, t))
+    return -_fault(env, F_BARRIER, one, peek(waits, one), one, I64(0))
 
 
 @njit
@@ -235,9 +281,32 @@ def look_again(env, kinds, waits, threads, lazy, patience, random):
 
 
 @njit
+def take_turns(env, kinds, waits, threads):
+    """Let the threads go on that wait for nothing, at a turn of a loop: how many."""
+    count = I64(0)
+    for t in range(threads):
+        if peek(waits, t) != 0 and peek(kinds, peek(waits, t)) == SPIN:
+            if count == 0:  # for the fault, if it turns out to be one
+                poke(env, FAULT_A, t)
+                poke(env, FAULT_B, peek(waits, t))
+            poke(waits, t, 0)
+            count += 1
+    return count
+
+
+@njit
+def state_of(address, size):
+    """A number for the bytes of a thread."""
+    found = numba.uint64(1469598103934665603)
+    for k in range(size // 8):
+        found = (found ^ numba.uint64(peek(address, k))) * numba.uint64(1099511628211)
+    return I64(found | numba.uint64(1))
+
+
+@njit
 def never_true(env, kinds, waits, threads):
     """The fault of the first thread whose condition can't come true any more."""
     for t in range(threads):
-        if peek(waits, t) != 0 and peek(kinds, peek(waits, t)) == POLL:
+        if peek(waits, t) != 0 and (peek(kinds, peek(waits, t)) == POLL or peek(kinds, peek(waits, t)) == SPIN):
             return _fault(env, F_NEVER, t, peek(waits, t), 0, 0)
     return I64(0)

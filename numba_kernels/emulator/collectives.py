@@ -74,6 +74,35 @@ def offer_vote(typingctx, env, thread, mask, predicate):
 
 
 @intrinsic
+def offer_match(typingctx, env, thread, mask, value):
+    """A lane's mask and the bits of its value."""
+    kinds = [_plain(k) for k in (mask, value)]
+    if None in kinds:
+        return None
+
+    def codegen(context, builder, sig, args):
+        env, thread, mask, value = args
+        _put_mask(context, builder, env, thread, mask, kinds[0])
+        if isinstance(kinds[1], types.Float):
+            value = builder.bitcast(value, ir.IntType(kinds[1].bitwidth))
+        put(builder, env, thread, Env.VALUES, value if value.type == I64 else builder.zext(value, I64))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, *kinds), codegen
+
+
+@intrinsic
+def answer_match(typingctx, env, thread):
+    """``match_all_sync``: (the mask, True) or (0, False)."""
+
+    def codegen(context, builder, sig, args):
+        bits = quiet(builder, builder.load(word_at(builder, env_word(builder, args[0], Env.ANSWERS), args[1])))
+        return context.make_tuple(builder, sig.return_type, [builder.trunc(bits, I32), builder.icmp_unsigned("!=", bits, I64(0))])
+
+    return types.Tuple((types.int32, types.boolean))(types.int64, types.int64), codegen
+
+
+@intrinsic
 def offer_mask(typingctx, env, thread, mask):
     """A lane's mask, for ``syncwarp``."""
     kind = _plain(mask)

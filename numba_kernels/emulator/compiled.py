@@ -16,9 +16,10 @@ from numba.core.errors import NumbaError
 from . import disk_cache, numba_cuda
 from .environment import Env
 from .memory import borrow, fill_bytes
+from .ordering import forget
 from .rewriting import Program, is_device_function, jit_options, python_function, rewrite
 from .threads import thread_image
-from .words import njit, peek, poke
+from .words import njit, peek, poke, tick
 
 # A kernel without waits: each thread runs to its end in one loop.
 _PLAIN = """
@@ -35,11 +36,13 @@ def run_plain(env, {arguments}):
                 poke(env, {BLOCK_EPOCH}, peek(env, {EPOCH}))
                 fill_bytes(peek(env, {ARENA}), peek(env, {ARENA_BYTES}))
                 fill_bytes(peek(env, {LOCALS}), peek(env, {LOCAL_BYTES}) * threads)
+                forget(env, 0, threads)
                 for k in range(threads):
                     t = peek(peek(env, {ORDER}), k)
                     poke(env, {THREAD}, t)
                     poke(env, {GRID_THREAD}, block * peek(env, {PADDED}) + t)
                     kernel(t, env, {borrowed})
+                    tick(env)
                     if peek(env, {FAULT}) != 0:
                         return
                 block += 1
@@ -76,7 +79,7 @@ class Compiled:
             arguments=", ".join(names), borrowed=", ".join(f"borrow({n})" for n in names), **{w.name: int(w) for w in Env}
         ).replace(f"def {kind}(", f"def {name}(")
         namespace: dict[str, Any] = {"peek": peek, "poke": poke, "borrow": borrow, "thread_image": thread_image}
-        namespace.update(fill_bytes=fill_bytes, __name__=__name__)
+        namespace.update(fill_bytes=fill_bytes, forget=forget, tick=tick, __name__=__name__)
         self.file = disk_cache.entry_file(text, {**namespace, "kernel": self._content()})
         namespace["kernel"] = njit(**self.options)(self.program.function)
         exec(compile(text, str(self.file or f"<emulated {self.program.name}>"), "exec"), namespace)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numba
 from llvmlite import ir
+from numba import cuda
 from numba.core import types
 
-from .words import intrinsic
+from .words import intrinsic, njit
 
 
 def _rounding(name: str) -> Any:
@@ -35,7 +37,80 @@ def _rounding(name: str) -> Any:
     return rounded
 
 
+def _bits(name: str, *, constant: bool = False, result: Any = None) -> Any:
+    """An LLVM function of the bits of an integer of 32 or 64 bits; ``constant``: it takes a flag, false, too."""
+
+    @intrinsic
+    def of_bits(typingctx, x):
+        kind: Any = types.unliteral(x)
+        if not isinstance(kind, types.Integer | types.Boolean):
+            return None
+        wide: Any = kind if getattr(kind, "bitwidth", 0) in (32, 64) else types.int32
+
+        def codegen(context, builder, sig, args):
+            value = context.cast(builder, args[0], kind, wide)
+            parameters = [value, ir.Constant(ir.IntType(1), 0)] if constant else [value]
+            found = _llvm(builder, f"llvm.{name}.i{wide.bitwidth}", value.type, parameters)
+            return context.cast(builder, found, wide, sig.return_type)
+
+        return (result or wide)(kind), codegen
+
+    return of_bits
+
+
+def _llvm(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    callee = builder.module.globals.get(name)
+    if callee is None:
+        callee = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), name)
+    return builder.call(callee, arguments)
+
+
+_trailing = _bits("cttz", constant=True, result=types.int32)
+
+
+@njit
+def ffs(x):
+    """One plus the number of the lowest bit set; 0 of 0."""
+    return numba.int32(0) if x == 0 else numba.int32(_trailing(x) + 1)
+
+
+@intrinsic
+def fma(typingctx, a, b, c):
+    """``a * b + c``, rounded once."""
+    kinds = [types.unliteral(k) for k in (a, b, c)]
+    if not all(isinstance(k, types.Integer | types.Float) for k in kinds):
+        return None
+    made = types.float32 if all(k is types.float32 for k in kinds) else types.float64
+
+    def codegen(context, builder, sig, args):
+        values = [context.cast(builder, v, k, made) for v, k in zip(args, kinds, strict=True)]
+        return _llvm(builder, f"llvm.fma.f{made.bitwidth}", values[0].type, values)
+
+    return made(*kinds), codegen
+
+
+@njit
+def selp(condition, a, b):
+    return a if condition else b
+
+
+@njit
+def cbrt(x):
+    """The real cube root, rounded as float64's: of a float32 within half a unit and a little."""
+    if x == 0 or not math.isfinite(x):
+        return x
+    root = math.copysign(abs(float(x)) ** (1.0 / 3.0), x)
+    return root - (root * root * root - x) / (3.0 * root * root)
+
+
 SUBSTITUTES: dict[Any, Any] = {
+    cuda.popc: _bits("ctpop", result=types.int32),
+    cuda.brev: _bits("bitreverse"),
+    cuda.clz: _bits("ctlz", constant=True, result=types.int32),
+    cuda.ffs: ffs,
+    cuda.fma: fma,
+    cuda.selp: selp,
+    cuda.cbrt: cbrt,
     math.floor: _rounding("floor"),
     math.ceil: _rounding("ceil"),
     math.trunc: _rounding("trunc"),

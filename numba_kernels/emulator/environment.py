@@ -46,8 +46,8 @@ class Env(enum.IntEnum):
     REGION_COUNT = 32
     DYNAMIC = 33  # where dynamic shared memory starts in the arena
     LAYOUT = 34  # digest of the files that compiled schedulers depend on
-    CLUSTER = 35  # blocks that run together; the first one's number and the address of its shared memory
-    CLUSTER_X = 36
+    TOGETHER = 35  # blocks that run together; the number in the grid of the first, and the address of its shared memory
+    FIRST_BLOCK = 36
     CLUSTER_ARENA = 37
     PASSED = 38  # conditions that have come true
     FAULT_AT = 40  # the location of the access that a fault is about
@@ -60,7 +60,30 @@ class Env(enum.IntEnum):
     NOTE_D = 47
     BLOCK_BASE = 49  # number in the grid of the block's first thread
     STRICT = 48  # 1: that is an error
-    SIZE = 64
+    SPAN = 50  # bytes between the shared memories of blocks that run together
+    EPOCHS = 51  # address of two words for each of them: EPOCH and BLOCK_EPOCH
+    INTERVALS = 52  # barrier intervals so far, of all blocks
+    PROGRESS = 53  # atomics that changed memory, waits that were reached, turns of a loop that left a thread in another state
+    SPINS = 54  # address of a word a thread: what its state was when it began its last turn of a loop that may spin
+    PROVES = 55  # 1: loops that may spin write no memory but by atomics, so that a turn without progress is the last
+    ATOMIC_NOW = 56  # 1: accesses are those of an atomic
+    POOL = 57  # address of the vectors of ordering.py (0: none), bytes used, bytes in all, bytes of one
+    POOL_USED = 58
+    POOL_END = 59
+    VECTOR = 60
+    BLOCKS = 61  # blocks of the grid
+    RELEASERS = 62  # threads that have a number of their own in vectors
+    IDS = 63  # address of that number of each thread of the grid
+    OWN = 64  # address of each thread's vector, of each block's
+    OF_BLOCK = 65
+    FENCED = 66  # address of what each thread knew at its last fence
+    PLACES = 67  # address of a table: address of an atomic, its vector
+    TICKS = 68  # turns until LOOK is called, which sets STOPPED where the user wants the launch to end
+    LOOK = 69
+    STOPPED = 70
+    ABSENT = 71  # threads that only fill up the warps of blocks that run together
+    OF_BLOCK_THREADS = 72  # threads of a block
+    SIZE = 80
 
 
 BLOCK_SPAN = 1 << 18  # bytes between the shared memories of a cluster's blocks
@@ -69,7 +92,8 @@ MOST_BLOCKS = 16  # of a cluster; the first one's shared memory lies at a multip
 
 class Kind(enum.IntEnum):
     """What a site waits for: the block (up to ``BARRIER_OR``), the lanes named in a mask, a condition, or all threads of the
-    cluster."""
+    cluster or of the
+    grid."""
 
     END = 0
     BARRIER = 1
@@ -81,8 +105,13 @@ class Kind(enum.IntEnum):
     ALL = 7
     ANY = 8
     BALLOT = 9
-    POLL = 10
-    CLUSTER = 11
+    MATCH_ANY = 10
+    MATCH_ALL = 11
+    ACTIVE = 12  # which lanes of the warp wait at this site, once none runs
+    POLL = 13
+    CLUSTER = 14
+    SPIN = 15  # nothing, but lets others run: a turn of a loop that may spin, nanosleep
+    GRID = 16  # all threads of the grid
 
 
 class Fault(enum.IntEnum):
@@ -97,5 +126,6 @@ class Fault(enum.IntEnum):
     UNINITIALIZED = 6  # A byte offset in shared memory
     RACE = 7  # A grid thread that touched the bytes before, B its location, C what it did << 2 | what this one does (races.py)
     INDEX = 8  # A index, B extent, C axis
+    POOL = 11  # ordering.py needs more memory
     GRAIN = 10  # an access that covers cells in part: the launch is repeated with a cell a byte
     NEVER = 9  # A thread whose condition can't come true any more, B its site

@@ -71,8 +71,8 @@ class DataRace(EmulatorError):
     """Two threads touch one element, one of them writing, with no barrier between (``check="full"``)."""
 
 
-class CoarseCells(EmulatorError):
-    """The full check needs a cell a byte here, and the arrays are too large to repeat the launch with such."""
+class CheckLimit(EmulatorError):
+    """The full check needs more memory for its account than it takes."""
 
 
 class KernelException(EmulatorError):

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numba.core.errors import NumbaError
 
-from . import races, scheduler
+from . import ordering, races, scheduler
 from .compiled import Compiled, compiled
-from .environment import BLOCK_SPAN, MOST_BLOCKS, Env
-from .errors import CoarseCells, CompileError, EmulatorError, KernelException, OutOfBounds
+from .environment import BLOCK_SPAN, MOST_BLOCKS, Env, Kind
+from .errors import CheckLimit, CompileError, EmulatorError, KernelException, OutOfBounds
 from .indexing import Found
 from .report import Report
 from .signatures import converted, signatures_of
+from .stopping import stoppable
+from .words import TICKS_BETWEEN, Stopped
 
 MAX_THREADS = 1024  # a block, as on every CUDA device
 # Of sm_90 (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
@@ -25,6 +27,8 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 MAX_SHARED_BYTES = 227 * 1024
 MOST_REPEATED = 1 << 29  # bytes of arrays that the fast form keeps a copy of, to find a fault's line in a second run
+MOST_RESIDENT = 132 * 2048  # threads that an H200 holds at once
+POOL_BYTES = 1 << 28  # address space for the vectors of ordering.py
 IMAGE_BYTES = 1 << 16  # a thread's arguments and live variables; a few hundred bytes in practice
 
 
@@ -126,8 +130,8 @@ class EmulatedKernel:
         try:
             with full_check:
                 return _Launch(made, *settings).run(tuple(args))
-        except CoarseCells:
-            if not repeatable:
+        except CheckLimit as error:
+            if not repeatable or "in part" not in error.reason:
                 raise
             for array, old in zip(arrays, before, strict=True):
                 array[...] = old
@@ -161,21 +165,28 @@ class _Launch:
         strict: bool,
     ) -> None:
         self.made, self.program = made, made.program
-        threads *= cluster
-        self.threads = threads
         self.env = np.zeros(Env.SIZE, np.int64)
         self.memory: list[Any] = []
-        self.report = Report(self.program, self.env, threads // cluster)
+        self.report = Report(self.program, self.env)
         env, program = self.env, self.program
+        blocks, padded = grid[0] * grid[1] * grid[2], -(-threads // 32) * 32
+        together = self.together(blocks, padded, cluster)
+        env[Env.PADDED], env[Env.OF_BLOCK_THREADS], env[Env.BLOCKS] = padded, threads, blocks
+        threads = threads if together == 1 else padded * together
+        self.threads = threads
         env[Env.LAYOUT] = scheduler.LAYOUT
         env[[Env.GRID_X, Env.GRID_Y, Env.GRID_Z]] = grid
         env[[Env.DIM_X, Env.DIM_Y, Env.DIM_Z]] = block
         env[Env.DYNAMIC] = -(-program.static_bytes // 16) * 16
         env[Env.ARENA_BYTES] = env[Env.DYNAMIC] + dynamic_bytes
-        env[Env.CLUSTER], env[Env.STRICT] = cluster, strict
-        env[Env.PADDED] = -(-(threads // cluster) // 32) * 32
+        env[Env.TOGETHER], env[Env.STRICT], env[Env.PROVES] = together, strict, not program.spins_store
+        env[Env.SPAN] = BLOCK_SPAN if cluster > 1 else -(-env[Env.ARENA_BYTES] // 64) * 64
+        env[Env.EPOCHS] = self.room(16 * together)
+        if any(site.kind is Kind.SPIN for site in program.sites):
+            env[Env.SPINS] = self.room(8 * threads)
+        env[Env.TICKS] = TICKS_BETWEEN
         if cluster == 1:
-            env[Env.ARENA] = self.room(int(env[Env.ARENA_BYTES]))
+            env[Env.ARENA] = self.room(int(env[Env.SPAN]) * together)
         else:
             if env[Env.ARENA_BYTES] > BLOCK_SPAN:
                 raise ValueError(f"shared memory: {env[Env.ARENA_BYTES]} bytes a block; a cluster's have {BLOCK_SPAN}")
@@ -194,6 +205,17 @@ class _Launch:
         self.memory.append(order)
         env[Env.ORDER] = order.ctypes.data
 
+    def together(self, blocks: int, padded: int, cluster: int) -> int:
+        """How many blocks run at once: a cluster's; where threads may wait for other blocks as many as a GPU takes; else one."""
+        if cluster > 1 or not (self.program.spins or self.program.syncs_grid):
+            return cluster
+        resident = max(1, MOST_RESIDENT // padded)
+        if self.program.syncs_grid and blocks > resident:
+            raise ValueError(
+                f"{self.program.name}: a grid that synchronises has at most {resident} blocks of {padded} threads, not {blocks}"
+            )
+        return min(blocks, resident)
+
     def room(self, size: int, alignment: int = 64) -> int:
         """The address of ``size`` zero bytes, aligned, that live as long as the launch."""
         array = np.zeros(size + alignment, np.uint8)
@@ -206,6 +228,8 @@ class _Launch:
         env[Env.GRAIN] = gcd(self.program.grain, *([1] if fine else []))
         env[Env.CELLS] = self.room(races.room_for_cells(int(env[Env.ARENA_BYTES]), int(env[Env.GRAIN])))
         env[Env.SEEN] = self.room(8 * races.WARP * self.threads)
+        if self.program.fences:
+            self._order()
         table = []
         for start, end, grain in races.regions_of(arrays):
             grain = 1 if fine else grain
@@ -213,6 +237,17 @@ class _Launch:
         words = np.array([*table, 0], np.int64)
         self.memory.append(words)
         env[Env.REGIONS], env[Env.REGION_COUNT] = words.ctypes.data, len(table) // races.REGION
+
+    def _order(self) -> None:
+        """Room for what ordering.py keeps."""
+        env, threads = self.env, self.threads
+        everyone = int(env[Env.BLOCKS] * env[Env.PADDED])
+        env[Env.VECTOR] = 8 * (int(env[Env.BLOCKS]) + min(everyone, ordering.MOST_RELEASERS) + 1)
+        env[Env.POOL], env[Env.POOL_END] = self.room(POOL_BYTES), POOL_BYTES
+        env[Env.IDS], env[Env.OWN] = self.room(8 * everyone), self.room(8 * threads)
+        env[Env.OF_BLOCK] = self.room(8 * int(env[Env.TOGETHER]))
+        env[Env.FENCED] = self.room(8 * ordering.FENCE * threads)
+        env[Env.PLACES] = self.room(16 * ordering.MOST_PLACES)
 
     def run(self, args: tuple[Any, ...], *, fine: bool = False) -> list[str]:
         """Run it; the notes. ``fine``: the full check has a cell a byte."""
@@ -229,11 +264,13 @@ class _Launch:
                 states = self.room(size * self.threads)
                 waits = self.room(16 * self.threads)
                 kinds = self.made.kinds.ctypes.data
-                fault = scheduler.run_grid(env, resume, image, first, states, size, kinds, waits, self.random.ctypes.data)
+                with stoppable(self.env):
+                    fault = scheduler.run_grid(env, resume, image, first, states, size, kinds, waits, self.random.ctypes.data)
                 if fault:
                     raise self.report.of_fault()
             else:
-                self.made.run(env, *args)
+                with stoppable(self.env):
+                    self.made.run(env, *args)
                 if self.env[Env.FAULT]:
                     raise self.report.of_fault()
             return self.report.notes()
@@ -246,6 +283,8 @@ class _Launch:
             ) from error
         except EmulatorError:
             raise
+        except Stopped as error:
+            raise KeyboardInterrupt from error
         except Found as error:
             raise self.report.of_fault() from error
         except IndexError as error:

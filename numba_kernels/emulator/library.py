@@ -7,15 +7,13 @@ holds for all code that the kernel is linked from, whatever syntax it came from.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.untyped_passes import IRProcessing
+from numba.core.compiler_machinery import register_pass
 
 from .accounting import account, accounted
+from .libraries import OwnCompiler, OwnLibrary
 
 # %x = fptosi float %y to i32
 _CONVERSION = re.compile(r"^(  %\S+ = )fpto(si|ui) (half|float|double) (\S+) to i(\d+)(.*)$", re.MULTILINE)
@@ -85,36 +83,20 @@ class CheckedLibrary(EmulatedLibrary):
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
-class _OwnLibrary(FunctionPass):
-    """Gives the function that is compiled a library of the kind above."""
-
+class _Emulated(OwnLibrary):
     _name = "emulated_library"
-    kind: type[EmulatedLibrary] = EmulatedLibrary
-
-    def __init__(self) -> None:
-        FunctionPass.__init__(self)
-
-    def run_pass(self, state: Any) -> bool:
-        state.library = self.kind(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        return True
+    kind = EmulatedLibrary
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
-class _CheckedLibrary(_OwnLibrary):
+class _Checked(OwnLibrary):
     _name = "checked_library"
     kind = CheckedLibrary
 
 
-class EmulatedCompiler(CompilerBase):
-    library: type[_OwnLibrary] = _OwnLibrary
-
-    def define_pipelines(self) -> list[Any]:
-        pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        pipeline.add_pass_after(self.library, IRProcessing)
-        pipeline.finalize()
-        return [pipeline]
+class EmulatedCompiler(OwnCompiler):
+    library = _Emulated
 
 
-class CheckedCompiler(EmulatedCompiler):
-    library = _CheckedLibrary
+class CheckedCompiler(OwnCompiler):
+    library = _Checked

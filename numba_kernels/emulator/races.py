@@ -37,6 +37,8 @@ ARENA, ARENA_BYTES = int(Env.ARENA), int(Env.ARENA_BYTES)
 FAULT, FAULT_A, FAULT_B = int(Env.FAULT), int(Env.FAULT_A), int(Env.FAULT_B)
 FAULT_C, FAULT_D, FAULT_AT = int(Env.FAULT_C), int(Env.FAULT_D), int(Env.FAULT_AT)
 NOTE_A, NOTE_B, NOTE_C, NOTE_D, STRICT = (int(w) for w in (Env.NOTE_A, Env.NOTE_B, Env.NOTE_C, Env.NOTE_D, Env.STRICT))
+GRID_EPOCH, POOL = int(Env.GRID_EPOCH), int(Env.POOL)
+ATOMIC_NOW = int(Env.ATOMIC_NOW)
 EPOCH, BLOCK_EPOCH, CELLS, GRAIN = int(Env.EPOCH), int(Env.BLOCK_EPOCH), int(Env.CELLS), int(Env.GRAIN)
 SEEN, REGIONS, REGION_COUNT, PADDED = int(Env.SEEN), int(Env.REGIONS), int(Env.REGION_COUNT), int(Env.PADDED)
 F_UNINITIALIZED, F_RACE, F_GRAIN = int(Fault.UNINITIALIZED), int(Fault.RACE), int(Fault.GRAIN)
@@ -62,7 +64,9 @@ def _is_before(env, stamp):
             seen = peek(env, SEEN) + (peek(env, THREAD) * WARP + thread % WARP) * 8
             if peek(seen, 0) > who & 0xFFFFFFFF:
                 return True
-    return is_ordered(env, thread, interval, who & 0xFFFFFFFF)
+    if interval <= peek(env, GRID_EPOCH):
+        return True
+    return peek(env, POOL) != 0 and is_ordered(env, thread, interval, who & 0xFFFFFFFF)
 
 
 @njit
@@ -140,6 +144,8 @@ def access(env, address, size, how, value):
     """Account for an access of ``size`` bytes; what is wrong is left in the environment, and the thread runs to its next wait."""
     if env == 0 or peek(env, FAULT) != 0 or size == 0:
         return int64(0)
+    if peek(env, ATOMIC_NOW) != 0:
+        how |= ATOMIC
     start = peek(env, ARENA)
     shared = start <= address < start + peek(env, ARENA_BYTES)
     if shared:

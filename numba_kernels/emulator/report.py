@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .environment import Env, Fault
+from .environment import Env, Fault, Kind
 from .errors import (
-    CoarseCells,
+    CheckLimit,
     DataRace,
     DivergentBarrier,
     DivergentCollective,
@@ -24,10 +24,10 @@ WHAT_IT_DOES = ("reads", "writes", "reads", "changes atomically")
 
 
 class Report:
-    """Errors of one launch: ``program``, ``env`` (the launch's environment), ``of_block`` threads a block."""
+    """Errors of one launch: ``program``, ``env`` (the launch's environment)."""
 
-    def __init__(self, program: Program, env: np.ndarray, of_block: int) -> None:
-        self.program, self.env, self.of_block = program, env, of_block
+    def __init__(self, program: Program, env: np.ndarray) -> None:
+        self.program, self.env = program, env
 
     def error(
         self, kind: type[EmulatorError], reason: str, thread: int | None = None, location: Location | None = None
@@ -45,7 +45,7 @@ class Report:
             file=where.file,
             line=where.line,
             block=(int(env[Env.BLOCK_X]), int(env[Env.BLOCK_Y]), int(env[Env.BLOCK_Z])),
-            thread=(int(env[Env.THREAD]) if thread is None else thread) % self.of_block,
+            thread=(int(env[Env.THREAD]) if thread is None else thread) % int(env[Env.PADDED]),
         )
 
     def _words(self) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class Report:
 
     def of_fault(self) -> EmulatorError:
         """The error for the fault that the launch left in the environment."""
-        if self.env[Env.FAULT] in (Fault.UNINITIALIZED, Fault.INDEX, Fault.RACE, Fault.GRAIN):
+        if self.env[Env.FAULT] in (Fault.UNINITIALIZED, Fault.INDEX, Fault.RACE, Fault.GRAIN, Fault.POOL):
             return self._of_check()
         return self._of_scheduler()
 
@@ -64,7 +64,10 @@ class Report:
             return self.error(OutOfBounds, f"index {a} is out of bounds for axis {c} with size {b}")
         here = self.program.location_of(int(self.env[Env.FAULT_AT]))
         if fault == Fault.GRAIN:
-            return self.error(CoarseCells, "an access covers an element in part, in more than 512 MiB of arrays")
+            return self.error(CheckLimit, "an access covers an element in part, in more than 512 MiB of arrays")
+        if fault == Fault.POOL:
+            reason = "too many threads or addresses order memory by fences and atomics for the full check: try a smaller grid"
+            return self.error(CheckLimit, reason, location=here)
         if fault == Fault.UNINITIALIZED:
             reason = f"reads shared memory (byte {a}) that no thread of the block has written"
             return self.error(UninitializedRead, reason, location=here)
@@ -104,11 +107,19 @@ class Report:
         elif fault == Fault.SOURCE:
             kind, reason = MaskError, f"{site.call} reads lane {c}, which takes no part in it"
         else:
-            self.env[Env.BLOCK_X] = self.env[Env.CLUSTER_X] + a // self.of_block
             kind, reason = NeverTrue, f"waits at {site.call}, and no thread is left to end that"
+            if site.kind is Kind.SPIN:
+                reason = "spins in a loop that no thread is left to end"
+        if self.env[Env.TOGETHER] > 1:
+            self._enter_block(int(self.env[Env.FIRST_BLOCK]) + a // int(self.env[Env.PADDED]))
         return self.error(kind, reason, thread=a, location=site.location)
 
+    def _enter_block(self, number: int) -> None:
+        across, down = int(self.env[Env.GRID_X]), int(self.env[Env.GRID_Y])
+        self.env[[Env.BLOCK_X, Env.BLOCK_Y, Env.BLOCK_Z]] = number % across, number // across % down, number // (across * down)
+
     def _whereabouts(self, thread: int, site: int) -> str:
+        thread %= int(self.env[Env.PADDED])
         if site == 0:
             return f"thread {thread} has ended"
         found = self.program.sites[site - 1]

@@ -12,22 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from .barriers import (
+    ABSENT,
     ARENA,
     ARENA_BYTES,
-    BLOCK_BASE,
     BLOCK_EPOCH,
     BLOCK_X,
     BLOCK_Y,
     BLOCK_Z,
-    CLUSTER,
     CLUSTER_ARENA,
-    CLUSTER_X,
     DIM_X,
     DIM_Y,
     DIM_Z,
     ENDED,
     EPOCH,
+    EPOCHS,
+    F_NEVER,
     FAULT,
+    FIRST_BLOCK,
     GRID_THREAD,
     GRID_X,
     GRID_Y,
@@ -37,37 +38,57 @@ from .barriers import (
     LOCALS,
     PADDED,
     PASSED,
+    PROGRESS,
+    PROVES,
     RETURNED,
     RUNS,
+    SPAN,
+    SPIN,
+    SPINS,
     THREAD,
+    TOGETHER,
     WARP,
-    complete_barrier,
-    complete_cluster,
+    complete_barriers,
     complete_collectives,
     look_again,
     never_true,
+    next_interval,
     next_random,
+    state_of,
+    take_turns,
 )
-from .environment import BLOCK_SPAN, Env
+from .environment import Env
 from .memory import copy_bytes, fill_bytes
+from .ordering import forget
 from .threads import resume_thread
-from .words import njit, peek, poke
+from .words import njit, peek, poke, tick
 
 # Numba's file cache looks at this file alone: what it kept is refused when the files below have changed since.
-LAYOUT_FILES = ("environment.py", "words.py", "memory.py", "threads.py", "barriers.py", "scheduler.py")
+LAYOUT_FILES = ("environment.py", "words.py", "memory.py", "threads.py", "ordering.py", "barriers.py", "scheduler.py")
 LAYOUT = zlib.crc32(b"".join((Path(__file__).parent / f).read_bytes() for f in LAYOUT_FILES))
 LAYOUT_WORD = int(Env.LAYOUT)
 STALE = -1
 
 
 @njit
-def _run_warp(env, resume, states, size, waits, first, count, random):
+def enter_block(env, block):
+    """Make block ``block`` of those that run together the one that runs."""
+    number = peek(env, FIRST_BLOCK) + block
+    across, down = peek(env, GRID_X), peek(env, GRID_Y)
+    poke(env, BLOCK_X, number % across)
+    poke(env, BLOCK_Y, number // across % down)
+    poke(env, BLOCK_Z, number // (across * down))
+    poke(env, ARENA, peek(env, CLUSTER_ARENA) + block * peek(env, SPAN))
+    poke(env, EPOCH, peek(peek(env, EPOCHS), 2 * block))
+    poke(env, BLOCK_EPOCH, peek(peek(env, EPOCHS), 2 * block + 1))
+
+
+@njit
+def _run_warp(env, resume, states, size, kinds, waits, first, count, random):
     """Run each lane that does not wait to its next site or its end: 0, or what a check found."""
-    ended, base = peek(env, ENDED), peek(env, BLOCK_BASE)
-    if peek(env, CLUSTER) > 1:
-        block = first // peek(env, DIM_X)
-        poke(env, BLOCK_X, peek(env, CLUSTER_X) + block)
-        poke(env, ARENA, peek(env, CLUSTER_ARENA) + block * BLOCK_SPAN)
+    ended, base, spins = peek(env, ENDED), peek(env, FIRST_BLOCK) * peek(env, PADDED), peek(env, SPINS)
+    if peek(env, TOGETHER) > 1:
+        enter_block(env, first // peek(env, PADDED))
     turn = next_random(random, count) if peek(random, 0) != 0 else I64(0)
     backwards = peek(random, 0) != 0 and next_random(random, 2) == 1
     for k in range(count):
@@ -82,33 +103,41 @@ def _run_warp(env, resume, states, size, waits, first, count, random):
             poke(waits, t, site)
             if site == 0 and peek(ended, t) == RUNS:
                 poke(ended, t, RETURNED)
+            if spins != 0:
+                state = state_of(states + t * size, size) if site != 0 and peek(kinds, site) == SPIN else I64(0)
+                if state == 0 or state != peek(spins, t):
+                    poke(spins, t, state)
+                    poke(env, PROGRESS, peek(env, PROGRESS) + 1)
     return 0
 
 
 @njit
-def _run_block(env, resume, states, size, kinds, waits, random):
-    """Run one block, or a cluster's, to the end: 0 or a fault. ``waits``: each thread's site, 0 while it can run."""
-    cluster = peek(env, CLUSTER)
-    threads = peek(env, DIM_X) * peek(env, DIM_Y) * peek(env, DIM_Z) * cluster
+def _run_blocks(env, resume, states, size, kinds, waits, threads, random):
+    """Run the blocks of ``threads`` threads that run together to the end: 0 or a fault. ``waits``: each thread's site, 0 while it
+    can run."""
+    together = peek(env, TOGETHER)
+    of_block = peek(env, PADDED) if together > 1 else threads
     warps = (threads + WARP - 1) // WARP
     blocked = waits + threads * 8  # a word a warp: 1 when no lane of it can go on by itself
     lazy, patience = I64(-1), I64(0)
-    if cluster > 1 and peek(random, 0) != 0:
+    if together > 1 and peek(random, 0) != 0:
         lazy, patience = next_random(random, warps), next_random(random, 2) * 16
     some, everyone = I64(-1), I64(-1)  # conditions that had come true when some threads, and when all, looked at theirs last
+    before = I64(-1)  # progress when all threads in loops that may spin began their turn before this
     while True:
         for w in range(warps):
             poke(blocked, w, 0)
         left = warps
         at = I64(0)
         while left > 0:
+            tick(env)
             if peek(random, 0) != 0:
                 at = next_random(random, warps)
             while peek(blocked, at) != 0:
                 at = (at + 1) % warps
             first = at * WARP
             count = min(I64(WARP), threads - first)
-            fault = _run_warp(env, resume, states, size, waits, first, count, random)
+            fault = _run_warp(env, resume, states, size, kinds, waits, first, count, random)
             if fault != 0:
                 return fault
             released = complete_collectives(env, kinds, waits, first, count)
@@ -117,21 +146,26 @@ def _run_block(env, resume, states, size, kinds, waits, random):
             if released == 0:
                 poke(blocked, at, 1)
                 left -= 1
-        outcome = complete_cluster(env, kinds, waits, threads) if cluster > 1 else complete_barrier(env, kinds, waits, threads)
+        outcome = complete_barriers(env, kinds, waits, threads, of_block)
         if outcome < 0:
             return -outcome
         if outcome == 1:
             return I64(0)
-        passed = peek(env, PASSED)
+        spinning = take_turns(env, kinds, waits, threads) if peek(env, SPINS) != 0 else I64(0)
+        passed, progress = peek(env, PASSED), peek(env, PROGRESS)
         if outcome == 0:
             some, everyone = I64(-1), I64(-1)
-        elif passed == everyone:
+        elif spinning == 0 and passed == everyone:
             return never_true(env, kinds, waits, threads)
         else:
             all_look = lazy < 0 or passed == some
             everyone = passed if all_look else I64(-1)
             some = passed
             look_again(env, kinds, waits, threads, I64(-1) if all_look else lazy, patience, random)
+        if outcome == 2 and spinning > 0 and progress == before and peek(env, PROVES) != 0:
+            poke(env, FAULT, F_NEVER)
+            return I64(F_NEVER)
+        before = progress
 
 
 @njit(cache=True, nogil=True)
@@ -144,29 +178,30 @@ def _run_grid(env, resume, image, first_argument, states, size, kinds, waits, ra
     """
     if peek(env, LAYOUT_WORD) != LAYOUT:
         return I64(STALE)
-    cluster = peek(env, CLUSTER)
-    threads = peek(env, DIM_X) * peek(env, DIM_Y) * peek(env, DIM_Z) * cluster
-    for z in range(peek(env, GRID_Z)):
-        for y in range(peek(env, GRID_Y)):
-            for x in range(0, peek(env, GRID_X), cluster):
-                poke(env, BLOCK_BASE, (x + peek(env, GRID_X) * (y + peek(env, GRID_Y) * z)) * peek(env, PADDED))
-                poke(env, BLOCK_X, x)
-                poke(env, CLUSTER_X, x)
-                poke(env, BLOCK_Y, y)
-                poke(env, BLOCK_Z, z)
-                poke(env, EPOCH, peek(env, EPOCH) + 1)
-                poke(env, BLOCK_EPOCH, peek(env, EPOCH))
-                for block in range(cluster):
-                    fill_bytes(peek(env, CLUSTER_ARENA) + block * BLOCK_SPAN, peek(env, ARENA_BYTES))
-                fill_bytes(peek(env, LOCALS), peek(env, LOCAL_BYTES) * threads)
-                for t in range(threads):
-                    copy_bytes(states + t * size, image, size)
-                    poke(states + t * size + first_argument, 0, t)
-                    poke(waits, t, 0)
-                    poke(peek(env, ENDED), t, RUNS)
-                fault = _run_block(env, resume, states, size, kinds, waits, random)
-                if fault != 0:
-                    return fault
+    of_block = peek(env, DIM_X) * peek(env, DIM_Y) * peek(env, DIM_Z)
+    blocks, padded = peek(env, GRID_X) * peek(env, GRID_Y) * peek(env, GRID_Z), peek(env, PADDED)
+    for number in range(0, blocks, peek(env, TOGETHER)):
+        together = min(peek(env, TOGETHER), blocks - number)
+        threads = of_block if peek(env, TOGETHER) == 1 else together * padded
+        poke(env, FIRST_BLOCK, number)
+        poke(env, ABSENT, threads - together * of_block)
+        for block in range(together):
+            next_interval(env, block * padded)
+            poke(peek(env, EPOCHS), 2 * block + 1, peek(env, EPOCH))
+            fill_bytes(peek(env, CLUSTER_ARENA) + block * peek(env, SPAN), peek(env, ARENA_BYTES))
+        enter_block(env, I64(0))
+        forget(env, I64(0), threads)
+        fill_bytes(peek(env, LOCALS), peek(env, LOCAL_BYTES) * threads)
+        for t in range(threads):
+            copy_bytes(states + t * size, image, size)
+            poke(states + t * size + first_argument, 0, t)
+            poke(waits, t, 0)
+            if peek(env, SPINS) != 0:
+                poke(peek(env, SPINS), t, 0)
+            poke(peek(env, ENDED), t, RUNS if t % padded < of_block else RETURNED)
+        fault = _run_blocks(env, resume, states, size, kinds, waits, threads, random)
+        if fault != 0:
+            return fault
     return I64(0)
 
 

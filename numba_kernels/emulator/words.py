@@ -6,7 +6,7 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba import extending
+from numba import extending, int64
 from numba.core import types
 
 from .environment import Env
@@ -16,6 +16,8 @@ intrinsic: Any = extending.intrinsic
 overload: Any = extending.overload
 njit: Any = numba.njit
 
+TICKS, LOOK, STOPPED = int(Env.TICKS), int(Env.LOOK), int(Env.STOPPED)
+TICKS_BETWEEN = 1 << 18  # a millisecond of turns that do nothing else
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
@@ -109,17 +111,28 @@ def word32(typingctx, env, word):
     return types.int32(types.int64, types.int64), codegen
 
 
+def _remainder(builder: Any, value: Any, divisor: Any) -> Any:
+    """``value % divisor``, where they are mostly the same: a division takes 30 cycles."""
+    before = builder.basic_block
+    with builder.if_then(builder.icmp_unsigned(">=", value, divisor), likely=False):
+        rest, divides = builder.urem(value, divisor), builder.basic_block
+    found = builder.phi(I64)
+    found.add_incoming(value, before)
+    found.add_incoming(rest, divides)
+    return found
+
+
 def _thread_index(axis: int) -> Any:
     """``threadIdx`` of one axis from the thread's number in its block."""
 
     @intrinsic
     def thread_index(typingctx, env, thread):
         def codegen(context, builder, sig, args):
-            value = args[1]
+            value = _remainder(builder, args[1], env_word(builder, args[0], Env.PADDED))
             for word in (Env.DIM_X, Env.DIM_Y)[:axis]:
                 value = builder.udiv(value, env_word(builder, args[0], word))
             if axis < 2:
-                value = builder.urem(value, env_word(builder, args[0], Env.DIM_X + axis))
+                value = _remainder(builder, value, env_word(builder, args[0], Env.DIM_X + axis))
             return builder.trunc(value, I32)
 
         return types.int32(types.int64, types.int64), codegen
@@ -138,6 +151,45 @@ def lane_of(typingctx, thread):
         return builder.trunc(builder.and_(args[0], I64(31)), I32)
 
     return types.int32(types.int64), codegen
+
+
+@intrinsic
+def lanes_below(typingctx, thread):
+    """A bit for each lane of the warp before this one."""
+
+    def codegen(context, builder, sig, args):
+        lane = builder.trunc(builder.and_(args[0], I64(31)), I32)
+        return builder.sub(builder.shl(I32(1), lane), I32(1))
+
+    return types.int32(types.int64), codegen
+
+
+@intrinsic
+def call_address(typingctx, address):
+    """Call the C function at an address, which takes and returns nothing."""
+
+    def codegen(context, builder, sig, args):
+        function = ir.FunctionType(ir.VoidType(), ())
+        builder.call(builder.inttoptr(args[0], function.as_pointer()), [])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+class Stopped(Exception):
+    """Raised in compiled code: the user wants the launch to end."""
+
+
+@njit
+def tick(env):
+    """Now and then, look whether the user wants the launch to end."""
+    left = peek(env, TICKS) - 1
+    if left <= 0:
+        left = int64(TICKS_BETWEEN)
+        call_address(peek(env, LOOK))
+    poke(env, TICKS, left)
+    if peek(env, STOPPED) != 0:
+        raise Stopped
 
 
 @intrinsic

@@ -13,8 +13,8 @@ from numba.np.numpy_support import as_dtype
 from ..environment import Env
 from .fold import constant
 from .program import UNKNOWN
-from .statements import StatementPass, parsed
-from .targets import DIM3, FENCES, is_hashable
+from .statements import StatementPass, load, parsed
+from .targets import ATOMICS, DIM3, FENCES, is_hashable
 
 
 def aligned(size: int) -> int:
@@ -48,7 +48,22 @@ class Lower(StatementPass):
             return self.memory(node, shared=target is cuda.shared.array)
         if target is cuda.grid or target is cuda.gridsize:
             return self.grid(node, target)
-        return ast.Constant(None) if is_hashable(target) and target in FENCES else None
+        if target is cuda.const.array_like:
+            return self.expression(node.args[0])
+        if target is cuda.lanemask_lt:
+            return parsed("__lanes_below(__t)")
+        if target is cuda.cg.this_grid:
+            return ast.Constant(1)
+        if is_hashable(target) and target in ATOMICS:
+            if node.keywords:
+                raise self.refusal(f"cuda.atomic.{ATOMICS[target]} with keyword arguments", node)
+            arguments = [self.expression(a) for a in node.args]
+            return ast.Call(load(f"__atomic_{ATOMICS[target]}"), [load("__env"), *arguments], [])
+        if is_hashable(target) and target in FENCES:
+            self.program.fences = True
+        if is_hashable(target) and target in FENCES:  # threads run one after the other
+            return ast.Call(load("__fence"), [load("__env")], []) if self.program.full else ast.Constant(None)
+        return None
 
     def grid(self, node: ast.Call, target: Any) -> ast.expr:
         count = constant(self.program.value, node.args[0])

@@ -12,10 +12,11 @@ from ..cuda_functions import SUBSTITUTES
 from .program import UNKNOWN, Program
 from .scope import Scope
 from .source import is_device_function, python_function
-from .statements import StatementPass, load
+from .spins import is_marked
+from .statements import StatementPass, load, location_of
 from .targets import is_hashable, is_known, is_stub, is_unsupported_function
 
-SUPPORTED = (ast.Break, ast.Continue, ast.If, ast.While)
+SUPPORTED = (ast.Break, ast.Continue, ast.If)
 REFUSED = (
     ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await,
 )  # fmt: skip
@@ -70,6 +71,15 @@ class Names(StatementPass):
     def do_For(self, node: ast.For) -> None:
         iterator, target = self.expression(node.iter), self.target(node.target)
         self.emit(ast.For(target, iterator, self.block(node.body), self.block(node.orelse)))
+
+    def do_While(self, node: ast.While) -> None:
+        made = self.rebuilt(node)
+        if not is_marked(node):
+            look = ast.Expr(ast.Call(load("__tick"), [load("__env")], []))
+            for part in ast.walk(look):
+                part.at = location_of(node)  # type: ignore[attr-defined]
+            made.body.insert(0, look)
+        self.emit(made)
 
     def target(self, node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Name):

@@ -39,7 +39,9 @@ class Program:
 
     The result: ``function(__t, __env, *parameters)``, a generator function when there are ``sites`` (numbered from 1), and its
     ``source``; ``locations``: what the numbers stand for that the code records; ``static_bytes`` of shared memory a block,
-    ``local_bytes`` of local memory a thread; ``grain``: bytes of the smallest element in shared memory.
+    ``local_bytes`` of local memory a thread; ``grain``: bytes of the smallest element in shared memory; ``spins``:
+    it has loops that may spin, ``spins_store``: which write memory otherwise than by atomics; ``fences`` and
+    ``syncs_grid``: it has such.
 
     What the passes share: ``full`` (reads and writes are checked) and ``tracked`` (the line that runs is recorded);
     ``namespace``, the globals of the rewritten code; ``captured``, those among them that stand for values from outside the
@@ -60,6 +62,10 @@ class Program:
     static_bytes: int = 0
     local_bytes: int = 0
     grain: int = 16
+    spins: bool = False
+    fences: bool = False
+    syncs_grid: bool = False
+    spins_store: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     namespace: dict[str, Any] = field(default_factory=dict)
     captured: dict[str, Any] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from numba import types as numba_types
 from numba.core.extending import _Intrinsic
 from numba.cuda.stubs import Stub
 
+from ..cuda_functions import SUBSTITUTES
 from ..environment import Env, Kind
 
 SHUFFLES = {getattr(cuda, name): name for name in ("shfl_sync", "shfl_xor_sync", "shfl_down_sync", "shfl_up_sync")}
@@ -18,7 +19,24 @@ COUNTING_BARRIERS = {
     cuda.syncthreads_and: Kind.BARRIER_AND,
     cuda.syncthreads_or: Kind.BARRIER_OR,
 }
+
+
+class Mark:
+    """What stands for a form of the source that numba.cuda has no single name for; ``text``: how it is written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+SPIN = Mark("a turn of a loop")  # at the start of the body of a loop that may spin
+GRID_SYNC = Mark("cg.this_grid().sync")
+MATCHES = {cuda.match_any_sync: Kind.MATCH_ANY, cuda.match_all_sync: Kind.MATCH_ALL}
 COLLECTIVES: dict[Any, Kind] = {
+    SPIN: Kind.SPIN,
+    cuda.nanosleep: Kind.SPIN,
+    GRID_SYNC: Kind.GRID,
+    cuda.activemask: Kind.ACTIVE,
+    **MATCHES,
     cuda.syncthreads: Kind.BARRIER,
     cuda.syncwarp: Kind.SYNCWARP,
     **COUNTING_BARRIERS,
@@ -29,10 +47,12 @@ NAMES = {
     getattr(cuda, name): f"cuda.{name}"
     for name in (
         "syncthreads", "syncwarp", "syncthreads_count", "syncthreads_and", "syncthreads_or", "all_sync", "any_sync",
-        "ballot_sync", *SHUFFLES.values(),
+        "ballot_sync", "match_any_sync", "match_all_sync", "activemask", "nanosleep", *SHUFFLES.values(),
     )
-}  # fmt: skip
-FENCES = (cuda.threadfence, cuda.threadfence_block, cuda.threadfence_system)  # threads run one after the other
+} | {mark: mark.text for mark in (SPIN, GRID_SYNC)}  # fmt: skip
+_OPERATIONS = "add sub and_ or_ xor inc dec exch max min nanmax nanmin cas compare_and_swap"
+ATOMICS = {getattr(cuda.atomic, name): name for name in _OPERATIONS.split()}
+FENCES = (cuda.threadfence, cuda.threadfence_block, cuda.threadfence_system)
 DIM3 = {
     cuda.blockIdx: (Env.BLOCK_X, Env.BLOCK_Y, Env.BLOCK_Z),
     cuda.blockDim: (Env.DIM_X, Env.DIM_Y, Env.DIM_Z),
@@ -40,7 +60,7 @@ DIM3 = {
 }
 KNOWN = {
     *COLLECTIVES, *FENCES, *DIM3, cuda.threadIdx, cuda.laneid, cuda.warpsize, cuda.grid, cuda.gridsize, cuda.shared.array,
-    cuda.local.array,
+    cuda.local.array, cuda.const.array_like, cuda.lanemask_lt, cuda.cg.this_grid, *ATOMICS, *SUBSTITUTES,
 }  # fmt: skip
 
 

@@ -9,9 +9,13 @@ from numba import cuda
 from ..environment import Kind
 from .program import UNKNOWN, Site
 from .statements import StatementPass, load, location_of
-from .targets import COLLECTIVES, COUNTING_BARRIERS, NAMES, SHUFFLES, VOTES, is_collective, waits_for
+from .targets import COLLECTIVES, COUNTING_BARRIERS, GRID_SYNC, MATCHES, NAMES, SHUFFLES, SPIN, VOTES, is_collective, waits_for
 
-ANSWERS = {Kind.ALL: "__answer_flag", Kind.ANY: "__answer_flag"}  # the other votes and barriers answer with a count
+ANSWERS = {
+    Kind.ALL: "__answer_flag",
+    Kind.ANY: "__answer_flag",
+    Kind.MATCH_ALL: "__answer_match",
+}  # the other votes and barriers answer with a count
 
 
 class Yields(StatementPass):
@@ -50,9 +54,10 @@ class Yields(StatementPass):
         kind, name, arguments = COLLECTIVES[called], NAMES[called], node.args
         if node.keywords:
             raise self.refusal(f"{name} with keyword arguments", node)
-        wanted = {cuda.syncthreads: (0, 0), cuda.syncwarp: (0, 1)}.get(
-            called, (3, 3) if called in SHUFFLES else (1, 1) if called in COUNTING_BARRIERS else (2, 2)
-        )
+        one = (cuda.nanosleep, *COUNTING_BARRIERS)
+        none = (cuda.syncthreads, cuda.activemask, SPIN, GRID_SYNC)
+        most = 3 if called in SHUFFLES else 1 if called in one else 0 if called in none else 2
+        wanted = (0, 1) if called is cuda.syncwarp else (most, most)
         if not wanted[0] <= len(arguments) <= wanted[1]:
             raise self.refusal(f"{name} takes {wanted[1]} arguments", node)
         if kind is Kind.SHUFFLE:
@@ -62,12 +67,16 @@ class Yields(StatementPass):
             self.offer(f"__offer_{SHUFFLES[called]}", mask, value, argument)
         elif called in VOTES:
             self.offer("__offer_vote", *arguments)
+        elif kind is Kind.GRID:
+            self.program.syncs_grid = True
+        elif called in MATCHES:
+            self.offer("__offer_match", *arguments)
         elif kind is Kind.SYNCWARP:
             self.offer("__offer_mask", *(arguments or [ast.Constant(0xFFFFFFFF)]))
         elif called in COUNTING_BARRIERS:
             self.offer("__offer_vote", ast.Constant(0), *arguments)
         self.raw(self.site(kind, name, node))
-        if kind in (Kind.BARRIER, Kind.SYNCWARP):
+        if kind in (Kind.BARRIER, Kind.SYNCWARP, Kind.SPIN, Kind.GRID):
             return ast.Constant(None)
         taken: list[ast.expr] = [load("__env"), load("__t")]
         if kind is Kind.SHUFFLE:
