@@ -36,6 +36,10 @@ RESULT_FILE_WHOLE = "Write all that was found: JSON Lines if the file ends in .j
 STRENGTH = """How many dimensions of a call occur in every combination of their values: 2 is every pair; 0 leaves these cases
 out, and keeps the grid of widths and regimes."""
 RESULT_FILE = "Result file, whole after every point: JSON Lines if it ends in .jsonl, else JSON."
+IN_PROCESS = "Call candidate and references in the tester's own process, for a debugger: what one of them breaks breaks the run."
+CALL_TIMEOUT = "That one call may take; the process that it is in is ended then.  [default: 60, and more for large cases]"
+JOURNAL = "Keep what each case showed in FILE, a line as it ends.  [default: one in out/journals, removed after a whole run]"
+RESUME = "Go on with a run that was killed, from its journal: the same options, and no case again that had ended."
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
 
 
@@ -158,6 +162,12 @@ def file_options(command: Callable) -> Callable:
     return command
 
 
+def isolation_options(command: Callable) -> Callable:
+    """The options that say where other people's code runs, and for how long."""
+    command = click.option("--in-process", is_flag=True, help=IN_PROCESS)(command)
+    return click.option("--call-timeout", type=float, metavar="SECONDS", help=CALL_TIMEOUT)(command)
+
+
 @click.group(cls=OneLineErrors, epilog=EXIT_STATUS, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Compares fused norm and activation kernels with other implementations, in ULP."""
@@ -200,6 +210,7 @@ def main() -> None:
     help="No new case starts after it; what is left of it is searched.",
 )
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
+@isolation_options
 @click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write a matrix as a Markdown page.")
 @click.option(
@@ -214,6 +225,8 @@ def main() -> None:
     metavar="FILE",
     help="An earlier run's JSON: a figure that is worse than there is a difference too (mismatches, ULP, rate, rstd error).",
 )
+@click.option("--journal", type=click.Path(path_type=Path), metavar="FILE", help=JOURNAL)
+@click.option("--resume", type=click.Path(path_type=Path), metavar="FILE", help=RESUME)
 @file_options
 def difftest(**options: Any) -> int:
     """Compare a candidate with references over widths, dtypes, regimes, layouts and random shapes.
@@ -225,7 +238,7 @@ def difftest(**options: Any) -> int:
 
     if options["candidate"] == "numba" and options["device"] in ("auto", "cpu") and options["workers"] is None:
         pool.prepare()
-    with interrupts.leaving_at_once():
+    with interrupts.leaving_at_once(), pool.without_threads():
         from difftest.commands.difftest import difftest
         from difftest.commands.files import Files
 
@@ -237,11 +250,14 @@ def difftest(**options: Any) -> int:
 @click.option("--candidate", default="", metavar="NAME|FILE.py:FUNCTION", help="Another candidate than the case's own.")
 @listed("--against", metavar="NAMES", help="Other references than the case's own.")
 @click.option("--device", default="", metavar="auto|cpu|cuda[:N]", help="Another device than the case's own.")
+@isolation_options
 @click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)
 @file_options
 def replay(case: str, **options: Any) -> int:
     """Run one saved CASE again: a case file, or FILE.json#INDEX of a run's JSON."""
-    with interrupts.leaving_at_once():
+    from difftest.run import pool
+
+    with interrupts.leaving_at_once(), pool.without_threads():
         from difftest.commands.files import Files
         from difftest.commands.replay import replay
 

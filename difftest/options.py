@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ class Given:
     workers: int | None
     batch_invariant: bool
     strength: int
+    in_process: bool = False
+    call_timeout: float | None = None
 
     def check_numbers(self) -> None:
         """UsageError for a number that is out of range."""
@@ -44,8 +47,10 @@ class Given:
         at_least("--cases", self.cases, 0)
         if self.strength not in STRENGTHS:
             raise one_of("--strength", str(self.strength), map(str, STRENGTHS))
-        at_least("--workers", self.workers or 0, 0)
+        workers(self.workers)
         at_least("--time-budget", self.time_budget or 0.0, 0.0)
+        if self.call_timeout is not None and not self.call_timeout > 0:
+            raise UsageError(f"--call-timeout: {self.call_timeout} is not allowed; allowed: numbers above 0")
 
 
 def names(option: str, text: str, allowed: Iterable[str]) -> list[str]:
@@ -96,6 +101,14 @@ def at_least(option: str, value: float, least: float) -> None:
     """UsageError for a number below `least` (or for NaN)."""
     if not value >= least:
         raise UsageError(f"{option}: {value} is not allowed; allowed: numbers from {least} up")
+
+
+def workers(value: int | None) -> None:
+    """UsageError for a number of processes that is negative, or more than a machine of these cores has a use for."""
+    at_least("--workers", value or 0, 0)
+    most = max(16, 4 * (os.cpu_count() or 1))
+    if (value or 0) > most:
+        raise UsageError(f"--workers: {value} is not allowed; the largest allowed here is {most}, four a core")
 
 
 def seed(value: int) -> None:

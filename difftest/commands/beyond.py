@@ -12,9 +12,9 @@ from rich.console import Console
 from difftest.cases.case import Case
 from difftest.cases.request import Request
 from difftest.errors import LackingError
-from difftest.providers.resolve import resolve
 from difftest.report import record
 from difftest.run.check import Result, check
+from difftest.run.isolation import LOST
 from difftest.run.session import DIED, Outcome, Session
 from difftest.search import emit, report
 from difftest.search.run import Finding, Searched, search
@@ -29,26 +29,27 @@ def beyond(session: Session, request: Request | None, outcome: Outcome, *, shrin
     """
     if outcome.interrupted or outcome.fault or (session.time_budget is None and not shrinks):
         return None
-    candidate = session.provider or resolve(session.candidate)
+    session = session.opened()
+    candidate = session.provider
+    assert candidate
     strict = session.batch_invariant or bool(getattr(candidate, "batch_invariant", False))
     left = 0.0 if session.time_budget is None else session.time_budget - outcome.seconds
     found = search(candidate, smallest_failures(outcome.results), request, time.monotonic() + left, strict)
     outcome.interrupted, outcome.fault = found.interrupted, found.fault
-    references = [resolve(name, "--against") for name in session.against]
     ran = {result.case for result in outcome.results}
     for finding in (each for each in found.findings if each.case not in ran):
-        outcome.results += _results(finding, candidate, references, strict)
+        outcome.results += _results(finding, candidate, session.references, strict)
     return found
 
 
 def smallest_failures(results: Sequence[Result]) -> list[Case]:
     """Of each operator and dtype with a difference the case of the fewest elements: where shrinking has the shortest way. None
-    that ended its process, which would end this one.
+    that ended its process: each attempt would cost another.
     """
     found: dict[tuple[str, str], Case] = {}
     for result in results:
         case = result.case
-        if result.differs and not any(DIED in reason for reason in result.reasons):
+        if result.differs and not any(said in reason for reason in result.reasons for said in (DIED, *LOST)):
             best = found.setdefault((case.op, case.dtype), case)
             if case.rows * case.width < best.rows * best.width:
                 found[case.op, case.dtype] = case

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from difftest import errors, options
 from difftest.cases.request import Request
 from difftest.commands.beyond import beyond, show, write_test
 from difftest.commands.files import Files
 from difftest.errors import LackingError, UsageError
-from difftest.providers.resolve import resolve
 from difftest.report import record, summary, terminal
 from difftest.report.baseline import Baseline
 from difftest.report.coverage import coverage
@@ -20,7 +21,8 @@ from difftest.run import cost
 from difftest.run import session as sessions
 from difftest.run.check import Result, nothing_runs
 from difftest.run.environment import environment
-from difftest.run.session import Session
+from difftest.run.journal import Journal
+from difftest.run.session import Outcome, Session
 from difftest.search.report import to_json
 
 STRICT = "--batch-invariant"
@@ -34,13 +36,32 @@ def compare(
     request: Request | None = None,
     notes: Sequence[str] = (),
     baseline: Baseline | None = None,
+    journal: Journal | None = None,
 ) -> int:
     """Runs the session, reports it and writes its files. Returns the exit status.
 
     `asked`: what the JSON says of the request. `defaults`: `difftest`'s options -> their defaults, which a command to repeat a
     case leaves out. `request`: what the session's cases were generated from. `baseline`: an earlier run, whose figures are held
-    against this one's.
+    against this one's. `journal`: where what each case shows is kept as it ends, and was kept by a run that this one goes on
+    with.
     """
+    session = session.opened()
+    try:
+        return _compare(session, files, asked, defaults, request, notes, baseline, journal)
+    finally:
+        session.close()
+
+
+def _compare(
+    session: Session,
+    files: Files,
+    asked: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    request: Request | None,
+    notes: Sequence[str],
+    baseline: Baseline | None,
+    journal: Journal | None,
+) -> int:
     device = session.cases[0].device if session.cases else "cpu"
     _check_providers(session, device)
     if baseline:
@@ -53,7 +74,7 @@ def compare(
     if expected := cost.announcement(session):
         print(expected, file=sys.stderr)
     with terminal.progress(len(session.cases)) as on_case:
-        outcome = sessions.run(session, on_case)
+        outcome = sessions.run(session, on_case, journal)
     covered = coverage(request, outcome.results) if request else None
     searched = beyond(session, request, outcome, shrinks=files.emit_pytest is not None)
     found = summary.worst(outcome.results)
@@ -78,17 +99,29 @@ def compare(
             screen.print(line, style="red" if change.worse else "dim", markup=False, soft_wrap=True)
         status = status or (errors.DIFFERS if change.worse else errors.CONFORMS)
     files.write(document, outcome, repeat)
+    if journal:
+        _say_of(screen, journal, outcome)
     if outcome.fault:
         raise outcome.fault
     return status
 
 
+def _say_of(screen: Console, journal: Journal, outcome: Outcome) -> None:
+    """How to go on with a run that is not complete; what became of a journal that could not be written. One that nobody asked for
+    and that holds a whole run goes."""
+    if journal.failure:
+        raise LackingError(f"{journal.path} could not be written: {journal.failure.strerror}: it holds a part of this run")
+    if outcome.not_run:
+        again = [*sys.argv[1:]] if "--resume" in sys.argv else [*sys.argv[1:], "--resume", str(journal.path)]
+        screen.print(f"to go on with this run: {terminal.command_line(*again)}", markup=False, soft_wrap=True)
+    elif not journal.named:
+        journal.path.unlink(missing_ok=True)
+
+
 def _check_providers(session: Session, device: str) -> None:
-    """Errors before the run: a name that means nothing, a candidate that can't run here."""
-    candidate = resolve(session.candidate)
-    for name in session.against:
-        resolve(name, "--against")
-    reason = nothing_runs(candidate, session.cases)
+    """Errors before the run: a candidate that can't run here, no case."""
+    assert session.provider
+    reason = nothing_runs(session.provider, session.cases)
     if reason:
         raise LackingError(f"--candidate: {session.candidate} can't run on {device}: {reason}")
     if not session.cases:

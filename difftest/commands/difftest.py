@@ -22,8 +22,11 @@ from difftest.options import Given
 from difftest.providers.resolve import operators_of, resolve
 from difftest.report import record
 from difftest.report.baseline import Baseline
-from difftest.run import session, stability
-from difftest.run.call import takes_out
+from difftest.report.files import check_writable
+from difftest.run import isolation, session, stability
+from difftest.run import journal as journals
+from difftest.run.journal import Journal
+from difftest.run.perform import takes_out
 from difftest.run.session import Session
 from reference import providers
 from reference.contracts import Contract
@@ -39,6 +42,8 @@ def difftest(
     files: Files,
     baseline: Path | None,
     inputs: Path | None,
+    journal: Path | None,
+    resume: Path | None,
     defaults: Mapping[str, Any],
     matrix_defaults: Mapping[str, Any],
     **options_given: Any,
@@ -46,12 +51,16 @@ def difftest(
     """Compares the candidate with each reference over the cases asked for, and reports. Returns the exit status.
 
     Several candidates make a matrix, `difftest.matrix`, which calls each under the contract that it claims. `baseline`: an
-    earlier run's JSON. `inputs`: a file of tensors, in place of what regimes draw. `options_given`: the fields of `Given`.
+    earlier run's JSON. `inputs`: a file of tensors, in place of what regimes draw. `journal`, `resume`: the file that each case
+    is kept in as it ends, and that of a run that was killed, to go on with. `options_given`: the fields of `Given`.
     `defaults`: option -> what holds where nothing is named; `matrix_defaults`: those that are others for a matrix.
     """
     given = Given(**options_given)
+    isolation.prepare((given.candidate, *given.against.split(",")), given.in_process)
     if matrix_command.is_matrix(given.candidate):
-        return _matrix(given, files, {"--baseline": baseline, "--inputs": inputs}, matrix_defaults)
+        return _matrix(
+            given, files, {"--baseline": baseline, "--inputs": inputs, "--journal": journal, "--resume": resume}, matrix_defaults
+        )
     if files.markdown:
         raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
     session, request, notes = planned(given, defaults, files.failures)
@@ -63,7 +72,25 @@ def difftest(
         words |= {"inputs": str(inputs)}
     files.check()
     options.memory_for(max((case.rows * case.width for case in session.cases), default=0))
-    return compare(session, files, words, defaults, None if inputs else request, notes, before)
+    kept = _journal(session, journal, resume)
+    try:
+        return compare(session, files, words, defaults, None if inputs else request, notes, before, kept)
+    finally:
+        if kept:
+            kept.close()
+
+
+def _journal(session: Session, path: Path | None, resume: Path | None) -> Journal | None:
+    """The journal named, the one to go on from, or one that nobody asked for."""
+    if path and resume:
+        raise UsageError("--resume: the run goes on in its own journal; leave out --journal")
+    about = journals.about(session.candidate, session.against, session.batch_invariant)
+    if resume:
+        return Journal(resume, about, resume=True)
+    if path:
+        check_writable("--journal", path)
+        return Journal(path, about)
+    return journals.unnamed(about)
 
 
 def _of_file(given: Given, request: Request, inputs: Path) -> tuple[list[Case], list[str]]:
@@ -86,13 +113,17 @@ def planned(
     """
     bounded = bool(given.widths)
     given = _with_defaults(given, defaults)
-    candidate = provider or resolve(given.candidate)
     op_names = options.names("--ops", given.ops, OPERATORS) if given.ops else operators_of(given.candidate)
     given.check_numbers()
+    where = options.device(given.device)
+    isolated = not given.in_process
+    candidate = provider or (
+        isolation.provider(given.candidate, device=where, seconds=given.call_timeout) if isolated else resolve(given.candidate)
+    )
     contracts, without = options.contracts(given.contract, op_names, given.eps)
     request = _request(given, contracts, candidate, bounded)
     saved = record.saved_cases(failures, given.candidate, request)
-    session = replace(_session(given, request, saved), provider=provider)
+    session = replace(_session(given, request, saved), provider=candidate)
     return session, request, [f"{op} has no contract {given.contract}: not run" for op in without]
 
 
@@ -153,6 +184,8 @@ def _session(given: Given, request: Request, saved: Sequence[Case]) -> Session:
         given.time_budget,
         frozenset(range(len(cases))) if given.candidate not in providers.names() else stability.chosen(cases),
         given.batch_invariant,
+        not given.in_process,
+        given.call_timeout,
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from difftest.exhaustive import kernels, launch, tables
 from difftest.exhaustive.domain import Domain, Slice
 from difftest.exhaustive.tally import Tally
-from difftest.run.call import BadOutput, invoke, takes_out
+from difftest.run.perform import BadOutput, invoke, takes_out
 from reference.formats import FORMATS, bits
 from reference.operators import Operator, operator
 from reference.operators.contract import Contract

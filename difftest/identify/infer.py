@@ -121,9 +121,9 @@ def _observe(
         case = Case(result.op.name, of(result.dtype).name, lead, width, "", seed, passed, device=device)
         called = call(case, function, inputs)
         if called.refused:
-            result.refused[width] = str(called.error)
+            result.refused[width] = called.refused
         elif called.failure:
-            result.why = f"at width {width} it {called.failure}" if called.error else f"at width {width}: {called.failure}"
+            result.why = f"at width {width} it {called.failure}" if called.raised else f"at width {width}: {called.failure}"
         else:
             seen.append(Observation(inputs, called.outputs))
             if width not in result.widths:

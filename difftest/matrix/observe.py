@@ -20,6 +20,8 @@ from reference.formats import FORMATS
 from reference.operators import operator
 from reference.providers import Provider, Refused, Unavailable
 
+UNAVAILABLE = f"raised {Unavailable.__name__}: "
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -99,8 +101,10 @@ def answer(provider: Provider, task: Task, seed: int, file: Path) -> Answer:
     except BaseException as error:  # another's code may raise anything, SystemExit too
         return {"failed": f"raised {type(error).__name__}: {error}"}
     called = call(case, function, case.inputs())
-    if called.refused or isinstance(called.error, Unavailable):
-        return {"skipped": str(called.error)}
+    if called.refused:
+        return {"skipped": called.refused}
+    if called.failure.startswith(UNAVAILABLE):
+        return {"skipped": called.failure.removeprefix(UNAVAILABLE)}
     if called.failure:
         return {"failed": called.failure}
     torch.save({name: tensor.cpu() for name, tensor in called.outputs.items()}, file)

@@ -13,7 +13,7 @@ from difftest.cases import Request, generate, regimes
 from difftest.cases.case import Case
 from difftest.cases.widths import WIDEST_DRAWN
 from difftest.mutants.entry import Entry
-from difftest.run.call import takes_out
+from difftest.run.perform import takes_out
 from reference.contracts import contract
 from reference.formats import FORMATS
 

@@ -41,7 +41,7 @@ def mutants(
     0: every mutant that was run was found at every seed, and no honest entry was called wrong; else 1. `defaults`: of the options
     of `difftest`, whose default run's cases these are.
     """
-    options.at_least("--workers", workers or 0, 0)
+    options.workers(workers)
     options.at_least("--time-budget", time_budget or 0.0, 0.0)
     asked = Asked(
         _chosen(corpus, ops, only),

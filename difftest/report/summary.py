@@ -92,6 +92,8 @@ def early(outcome: Outcome) -> str:
         why = "interrupted"
     elif outcome.fault:
         why = "a fault of the tester itself"
+    elif outcome.given_up:
+        why = outcome.given_up
     elif any(DIED in reason for result in outcome.results for reason in result.reasons):
         why = "a process died"  # with the cases that it had yet to run; whether time ran out as well is not known
     else:
@@ -152,6 +154,12 @@ def remarked(results: Iterable[Result]) -> Result | None:
         if result.stability and result.stability.batch_elements and not result.stability.batch_invariant:
             return result
     return None
+
+
+def notes(results: Iterable[Result]) -> Counter[str]:
+    """What the candidate did beside computing -> in how many cases."""
+    cases = {result.case: result.notes for result in results}
+    return Counter(note for each in cases.values() for note in each)
 
 
 def stability(results: Iterable[Result]) -> dict[str, int]:

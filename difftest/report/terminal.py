@@ -24,6 +24,7 @@ from difftest.run.session import Outcome
 from difftest.wording import compact, counted
 
 STYLE = {"conforms": "green", "differs": "bold red", "no evidence": "yellow"}
+MOST_NOTES = 5  # kinds of what a candidate did beside computing
 STABILITY = {"changing": "change from run to run", "batch_dependent": "depend on the batch"}
 
 
@@ -72,6 +73,7 @@ def results(
     if found:
         _worst(screen, found, repeat)
     _stability(screen, outcome, strictly)
+    _beside(screen, outcome)
     _left_out(screen, outcome)
     _accounts(screen, outcome)
     for line in coverage:
@@ -137,6 +139,17 @@ def _stability(screen: Console, outcome: Outcome, strictly: str) -> None:
     if remarked:
         screen.print(f"  a remark: {describe(remarked.case)}: {remarked.remarks[0]}", markup=False, soft_wrap=True)
         screen.print(f"  to make it a difference: {strictly}", markup=False, soft_wrap=True)
+
+
+def _beside(screen: Console, outcome: Outcome) -> None:
+    """What the candidate did beside computing, and where that is kept which it printed."""
+    found = summary.notes(outcome.results)
+    for note, count in found.most_common(MOST_NOTES):
+        say(screen, f"beside computing it {escape(note)}: {counted(count, 'case')}", style="yellow")
+    if len(found) > MOST_NOTES:
+        say(screen, f"  ... and {len(found) - MOST_NOTES} more", style="yellow")
+    if outcome.printed:
+        screen.print(f"what it printed: {outcome.printed}", markup=False, soft_wrap=True)
 
 
 def describe(case: Case) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from difftest.cases.case import Case
+from difftest.run.memory import ALIGNMENT, Take, own
 from reference.formats import Format, bits
 
 # Elements of poison before and after each buffer. 128 elements are 256 bytes or more, so a base without an offset keeps
@@ -17,11 +18,41 @@ from reference.formats import Format, bits
 GUARD = 128
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where one tensor of a call lies: a view, in elements of an allocation."""
+
+    storage: torch.Tensor
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    base: int
+
+    def hand_over(self) -> torch.Tensor:
+        """A new tensor there, for the candidate: what it does to that object leaves others as they are."""
+        return self.storage.detach().as_strided(self.shape, self.strides, self.storage.storage_offset() + self.base)
+
+    def became(self, handed: torch.Tensor) -> str | None:
+        """What became of a tensor that was handed over, if it is no longer the view that it was. None if it still is.
+
+        Memory that was freed is allocated anew, for whoever reads it next.
+        """
+        if self.storage.untyped_storage().nbytes() < self.storage.nbytes:
+            self.storage.untyped_storage().resize_(self.storage.nbytes)
+            return "was freed"
+        if handed.shape != self.shape:
+            return f"has shape {tuple(handed.shape)} after the call, not {self.shape}"
+        if handed.data_ptr() != self.hand_over().data_ptr():
+            return "was rebound to other memory"
+        if handed.stride() != self.strides:
+            return f"has strides {handed.stride()} after the call, not {self.strides}"
+        return None
+
+
 @dataclass(slots=True)
 class Buffer:
     """One tensor inside a larger poisoned allocation.
 
-    `view` is the tester's own; a candidate gets another of the same memory, `hand_over`. `before` is the whole
+    `view` is the tester's own; a candidate gets another of the same memory, `placed`. `before` is the whole
     allocation's bit patterns as they were ahead of the call.
     """
 
@@ -39,29 +70,17 @@ class Buffer:
         self.view.copy_(values.reshape(self.view.shape))
         self.before = bits(self.storage).clone()
 
+    def restore(self) -> None:
+        """The whole allocation as it was ahead of the call."""
+        bits(self.storage).copy_(self.before)
+
     def snapshot(self) -> torch.Tensor:
         """The view's elements as they were ahead of the call: contiguous, the view's shape, memory of its own."""
         return self.before.view(self.view.dtype).as_strided(self.view.shape, self.view.stride(), self.base).clone()
 
-    def hand_over(self) -> torch.Tensor:
-        """A new tensor on the view's memory, for the candidate: what it does to that object leaves `view` as it is."""
-        return self.storage.detach().as_strided(self.view.shape, self.view.stride(), self.base)
-
-    def rebound(self, handed: torch.Tensor) -> str | None:
-        """What became of a tensor that was handed over, if it is no longer the view that it was. None if it still is.
-
-        Memory that was freed is allocated anew, for whoever reads it next.
-        """
-        if self.storage.untyped_storage().nbytes() < self.storage.nbytes:
-            self.storage.untyped_storage().resize_(self.storage.nbytes)
-            return "was freed"
-        if handed.shape != self.view.shape:
-            return f"has shape {tuple(handed.shape)} after the call, not {tuple(self.view.shape)}"
-        if handed.data_ptr() != self.view.data_ptr():
-            return "was rebound to other memory"
-        if handed.stride() != self.view.stride():
-            return f"has strides {handed.stride()} after the call, not {self.view.stride()}"
-        return None
+    def placed(self) -> Placed:
+        """Where the view lies."""
+        return Placed(self.storage, tuple(self.view.shape), self.view.stride(), self.base)
 
     def stray_writes(self, *, writable: bool) -> str | None:
         """What was written where nothing may be: outside the rows, or anywhere when not writable. None if nothing."""
@@ -96,28 +115,37 @@ def allocate(
     *,
     padding: int = 0,
     offset: int = 0,
+    take: Take | None = None,
 ) -> Buffer:
-    """A buffer of shape (*lead, length), every element of it and around it poison."""
+    """A buffer of shape (*lead, length), every element of it and around it poison. `take`: out of which memory."""
     stride = length + padding
     rows = math.prod(lead)
     base = GUARD + offset
     span = max(0, (rows - 1) * stride + length) if rows else 0
-    storage = torch.full((base + span + GUARD,), dtype.poison, dtype=dtype.bits, device=device).view(dtype.torch)
+    storage = (take or own(device))(base + span + GUARD, dtype.bits).fill_(dtype.poison).view(dtype.torch)
     strides = tuple(stride * math.prod(lead[i + 1 :]) for i in range(len(lead)))
     inside = torch.zeros(storage.shape, dtype=torch.bool, device=device)
     inside.as_strided((*lead, length), (*strides, 1), base).fill_(True)
-    view = storage.as_strided((*lead, length), (*strides, 1), base)
+    view = storage.as_strided((*lead, length), (*strides, 1), storage.storage_offset() + base)
     return Buffer(name, view, storage, base, length, stride, inside, bits(storage).clone())
 
 
-def allocate_output(case: Case) -> Buffer:
+def room(case: Case) -> int:
+    """Bytes that are enough for a call's buffers, each once, and a copy of its output."""
+    names = (*case.operator.inputs, "output")
+    rows = (max(1, case.rows) * (3 * case.width + max((n for _, n in case.padding), default=0)) + 2 * GUARD + 1) * 4 + ALIGNMENT
+    return (len(names) + 2) * rows  # one more for a second attempt's output
+
+
+def allocate_output(case: Case, take: Take | None = None) -> Buffer:
     """A poisoned buffer in the case's layout to hand over as `out`."""
     offset = 1 if "output" in case.misaligned else 0
     device = torch.device(case.device)
-    return allocate("output", case.lead, case.width, case.format, device, padding=case.padding_of("output"), offset=offset)
+    padding = case.padding_of("output")
+    return allocate("output", case.lead, case.width, case.format, device, padding=padding, offset=offset, take=take)
 
 
-def allocate_inputs(case: Case, values: Mapping[str, torch.Tensor]) -> dict[str, Buffer]:
+def allocate_inputs(case: Case, values: Mapping[str, torch.Tensor], take: Take | None = None) -> dict[str, Buffer]:
     """Buffers for the case's inputs in its layout on its device, filled with the values given."""
     buffers = {}
     for name in case.operator.inputs:
@@ -130,6 +158,7 @@ def allocate_inputs(case: Case, values: Mapping[str, torch.Tensor]) -> dict[str,
             torch.device(case.device),
             padding=case.padding_of(name),
             offset=1 if name in case.misaligned else 0,
+            take=take,
         )
         buffer.fill(values[name])
         buffers[name] = buffer
@@ -152,14 +181,20 @@ def poisoned_allocations() -> Iterator[None]:
         torch.set_deterministic_debug_mode(mode)
 
 
+def span(tensor: torch.Tensor) -> tuple[str, int, int]:
+    """Its device, the address of its first element and the one after its last."""
+    if not tensor.numel():
+        return str(tensor.device), 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return str(tensor.device), tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether the spans of memory from each tensor's first to last element overlap."""
+    return spans_overlap(span(a), span(b))
 
-    def span(t: torch.Tensor) -> tuple[int, int]:
-        last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
-        return t.data_ptr(), t.data_ptr() + (last + 1) * t.element_size()
 
-    if not a.numel() or not b.numel() or a.device != b.device:
-        return False
-    (start_a, end_a), (start_b, end_b) = span(a), span(b)
-    return start_a < end_b and start_b < end_a
+def spans_overlap(a: tuple[str, int, int], b: tuple[str, int, int]) -> bool:
+    """The same of two spans; an empty one overlaps nothing."""
+    (device_a, start_a, end_a), (device_b, start_b, end_b) = a, b
+    return device_a == device_b and start_a < end_a and start_b < end_b and start_a < end_b and start_b < end_a

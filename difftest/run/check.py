@@ -12,6 +12,7 @@ import torch
 from difftest.cases.case import Case
 from difftest.run import stability
 from difftest.run.call import Tensors, call
+from difftest.run.perform import Performer
 from difftest.run.stability import Stability
 from difftest.verdict import judge
 from difftest.verdict.compare import Comparison, compare
@@ -33,7 +34,7 @@ class Result:
     reference. `outputs`: how far the candidate is from the reference, empty when there was nothing to compare (the
     candidate raised, or returned something else than its output). `followed`: the contract that the reference followed,
     if it can't follow the case's. `vacuous`: the trivial mutants that would have passed. `statistics`: the verdict's.
-    `stability`: what further calls showed, None where there were none.
+    `stability`: what further calls showed, None where there were none. `notes`: what the candidate did beside computing.
     """
 
     case: Case
@@ -45,11 +46,12 @@ class Result:
     followed: str | None = None
     statistics: dict[str, Any] = field(default_factory=dict)
     stability: Stability | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is worth knowing and is no difference."""
-        return self.stability.remarks if self.stability else ()
+        return (*(self.stability.remarks if self.stability else ()), *self.notes)
 
     @property
     def calls(self) -> int:
@@ -104,9 +106,10 @@ class Observed:
     reasons: tuple[str, ...]
     statistics: dict[str, Any] = field(default_factory=dict)
     stability: Stability | None = None
+    notes: tuple[str, ...] = ()
 
 
-def function_of(case: Case, candidate: Provider) -> Callable | str:
+def function_of(case: Case, candidate: Provider) -> Callable | Performer | str:
     """The candidate's function for the case, or why it can't run it."""
     reason = candidate.check(case)
     if reason is None:
@@ -125,7 +128,7 @@ def _judged(case: Case, inputs: Tensors, outputs: Tensors) -> Verdict:
 
 def observe(
     case: Case,
-    function: Callable,
+    function: Callable | Performer,
     inputs: Tensors,
     *,
     again: bool = False,
@@ -137,15 +140,17 @@ def observe(
     `again` and `batch_invariant` as of `check`. `judged`: the verdict on the case's inputs and outputs.
     """
     called = call(case, function, inputs)
-    outputs, reasons = called.outputs, list(called.faults)
+    outputs, reasons, notes = called.outputs, list(called.faults), called.notes
     stable = None
     if again and outputs and case.rows:
         stable = stability.check(case, function, inputs, called, batch_invariant)
         reasons += stable.reasons
+        notes = notes + list(stable.notes)
+    noted = tuple(dict.fromkeys(notes))
     if not outputs or not case.rows:
-        return Observed(outputs, tuple(reasons), stability=stable)
+        return Observed(outputs, tuple(reasons), stability=stable, notes=noted)
     verdict = judged(case, inputs, outputs)
-    return Observed(outputs, (*reasons, *verdict.reasons), verdict.statistics, stable)
+    return Observed(outputs, (*reasons, *verdict.reasons), verdict.statistics, stable, noted)
 
 
 def check(
@@ -164,7 +169,8 @@ def check(
     seen = observe(case, function, inputs, again=again, batch_invariant=promised)
     outputs = seen.outputs
     vacuous = survivors(case.operator, inputs, case.contract) if outputs and case.rows else []
-    blank = Result(case, candidate.name, "", seen.reasons, {}, tuple(vacuous), None, seen.statistics, seen.stability)
+    about = (seen.statistics, seen.stability, seen.notes)
+    blank = Result(case, candidate.name, "", seen.reasons, {}, tuple(vacuous), None, *about)
     return [_against(blank, reference, inputs, outputs) for reference in references]
 
 

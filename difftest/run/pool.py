@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -119,17 +120,31 @@ def prepare() -> None:
     """Starts the server, which then imports on another core what this process has yet to import too. Idempotent."""
     if context().get_start_method() != "forkserver":
         return
+    with without_threads(), interrupts.ignored():  # Ctrl-C is this process's to handle
+        forkserver.ensure_running()
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    """What is imported in the block, here or in a process that is started in it, makes no threads for linear algebra."""
     kept = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     try:
-        with interrupts.ignored():  # Ctrl-C is this process's to handle
-            forkserver.ensure_running()
+        yield
     finally:
         for name, value in kept.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def start(target: Callable, *arguments: Any) -> BaseProcess:
+    """A process of the server's."""
+    prepare()
+    process = context().Process(target=target, args=arguments)
+    process.start()
+    return process
 
 
 def cores() -> int:
@@ -184,6 +199,7 @@ class _Pool:
     started: list[BaseProcess] = field(default_factory=list)
     busy: dict[Connection, _Worker] = field(default_factory=dict)
     crashes: dict[int, int] = field(default_factory=dict)  # by group, or all under -1
+    killed: set[tuple[int, int]] = field(default_factory=set)  # tasks whose process was killed once: group, tasks left of it
 
     def run(self, processes: int) -> None:
         prepare()
@@ -211,8 +227,7 @@ class _Pool:
 
     def _start(self) -> _Worker:
         mine, theirs = context().Pipe()
-        process = context().Process(target=_work, args=(self.work, self.limits.deadline, theirs, dict(os.environ)))
-        process.start()
+        process = start(_work, self.work, self.limits.deadline, theirs, dict(os.environ))
         theirs.close()  # the worker has the only one now: where it dies, the pipe ends
         self.started.append(process)
         worker = _Worker(process, mine)
@@ -259,19 +274,35 @@ class _Pool:
         lost = Lost(worker.process.exitcode, self.limits.silence if silent else None, bool(worker.current))
         if not worker.left:
             return
+        if self._killed_first(worker, lost):
+            self._begin_again(worker)
+            return
         self.report(worker.group, worker.left.pop(0), lost)
         owner = worker.group if self.own_process else -1
         self.crashes[owner] = self.crashes.get(owner, 0) + 1
         if not worker.left:
             self.ended(worker.group, time.monotonic() - worker.began)
         elif self.crashes[owner] < self.limits.crashes:
-            again = self._start()
-            again.began = worker.began
-            self._begin(again, worker.group, worker.left)
+            self._begin_again(worker)
         elif self.own_process:
             for task in worker.left:
                 self.report(worker.group, task, Lost(lost.exit_code, lost.silent, False, self.crashes[owner]))
             self.ended(worker.group, time.monotonic() - worker.began)
+
+    def _killed_first(self, worker: _Worker, lost: Lost) -> bool:
+        """Whether the process was killed in the task for the first time: that comes from outside, for all that is known (a
+        person, a system that lacks memory), and the task is done again."""
+        task = worker.group, len(worker.left)
+        if lost.exit_code != -signal.SIGKILL or lost.silent is not None or task in self.killed:
+            return False
+        self.killed.add(task)
+        return True
+
+    def _begin_again(self, worker: _Worker) -> None:
+        """Another process goes on with what is left of a lost one's group."""
+        again = self._start()
+        again.began = worker.began
+        self._begin(again, worker.group, worker.left)
 
     def _end(self, worker: _Worker) -> None:
         del self.busy[worker.pipe]

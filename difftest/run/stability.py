@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from difftest.cases.case import Case
-from difftest.run.buffers import overlap
-from difftest.run.call import Called, Tensors, call, differing
+from difftest.run.buffers import spans_overlap
+from difftest.run.call import Called, Tensors, call
+from difftest.run.perform import Performer, differing
 from difftest.verdict import judge
 from difftest.wording import counted
 
@@ -29,7 +30,7 @@ class Stability:
 
     `changing`: elements with other bits in a second call. `batch_elements`, in `batch_rows` rows: elements with other
     bits in a call of `parts`, ranges of the case's rows. `reasons` are differences, `remarks` are none; `batch_invariant`
-    says which of the two a batch's influence is. `calls`: how often the candidate was called.
+    says which of the two a batch's influence is. `calls`: how often the candidate was called. `notes`: what it did beside.
     """
 
     reasons: tuple[str, ...] = ()
@@ -40,6 +41,7 @@ class Stability:
     parts: tuple[range, ...] = ()
     batch_invariant: bool = False
     calls: int = 0
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without the reasons and remarks; a part is its first row and its number of rows."""
@@ -82,7 +84,7 @@ def parts(case: Case) -> tuple[range, ...]:
     return range(rows - 1, rows), range(rows - 1)
 
 
-def check(case: Case, function: Callable, inputs: Tensors, first: Called, batch_invariant: bool) -> Stability:
+def check(case: Case, function: Callable | Performer, inputs: Tensors, first: Called, batch_invariant: bool) -> Stability:
     """Calls the candidate again, on copies of the same inputs in the same layout, then on parts of the rows.
 
     `first` is the call that all are compared with. A candidate that changes from
@@ -103,8 +105,9 @@ def check(case: Case, function: Callable, inputs: Tensors, first: Called, batch_
             there = f"{name}, row {row}, column {column} is {next(values)}, then {next(values)}"
             reasons.insert(0, f"changes from run to run: {counted(changing, 'element')}; {there}")
     if reasons:
-        return Stability(tuple(reasons), changing=changing, batch_invariant=batch_invariant, calls=1)
-    return _check_parts(case, function, inputs, first, batch_invariant)
+        notes = tuple(second.notes)
+        return Stability(tuple(reasons), changing=changing, batch_invariant=batch_invariant, calls=1, notes=notes)
+    return _check_parts(case, function, inputs, first, second.notes, batch_invariant)
 
 
 def _overwritten(first: Called, second: Called) -> list[str]:
@@ -112,16 +115,24 @@ def _overwritten(first: Called, second: Called) -> list[str]:
     if first.returned is None:
         return []
     said = "the result of one call is overwritten by the next"
-    count = int(differing(first.returned, first.outputs["output"]).sum())
+    count = int(differing(first.returned.now(), first.outputs["output"]).sum())
     if count:
         return [f"{said}: {counted(count, 'element')} of it changed"]
-    if second.returned is not None and overlap(first.returned, second.returned):
+    if second.returned is not None and spans_overlap(first.returned.span, second.returned.span):
         return [f"{said}: both are in the same memory"]
     return []
 
 
-def _check_parts(case: Case, function: Callable, inputs: Tensors, first: Called, batch_invariant: bool) -> Stability:
+def _check_parts(
+    case: Case,
+    function: Callable | Performer,
+    inputs: Tensors,
+    first: Called,
+    notes: Sequence[str],
+    batch_invariant: bool,
+) -> Stability:
     reasons: list[str] = []
+    noted = list(notes)
     remarks: list[str] = []
     changed = {name: torch.zeros_like(_rows(whole, case.width), dtype=torch.bool) for name, whole in first.outputs.items()}
     said = ""
@@ -131,6 +142,7 @@ def _check_parts(case: Case, function: Callable, inputs: Tensors, first: Called,
         own = slice(part.start, part.stop)
         given = {k: v if k in case.operator.vectors else _rows(v, v.shape[-1])[own] for k, v in inputs.items()}
         alone = call(replace(case, lead=(len(part),)), function, given)
+        noted += alone.notes
         if not first.faults:
             (remarks if alone.refused else reasons).extend(f"{what} alone: {fault}" for fault in alone.faults)
         if not alone.outputs:
@@ -151,7 +163,8 @@ def _check_parts(case: Case, function: Callable, inputs: Tensors, first: Called,
     if elements:
         text = f"depends on the batch: {counted(elements, 'element')} of {counted(rows, 'row')}; {said}"
         (reasons if batch_invariant else remarks).insert(0, text)
-    return Stability(tuple(reasons), tuple(remarks), 0, elements, rows, asked, batch_invariant, 1 + len(asked))
+    said_of = tuple(reasons), tuple(remarks)
+    return Stability(*said_of, 0, elements, rows, asked, batch_invariant, 1 + len(asked), tuple(noted))
 
 
 def _rows(tensor: torch.Tensor, length: int) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 from difftest.cases.case import Case
 from difftest.cases.given import Values
 from difftest.cases.request import Request
+from difftest.run.isolation import GivenUp
 from difftest.search import attempt, kinds
 from difftest.search.combine import Combinations
 from difftest.search.example import Example
@@ -87,6 +88,8 @@ def search(
                 _search(candidate, request, differing, outcome.groups, deadline)
     except KeyboardInterrupt:
         outcome.interrupted = True
+    except GivenUp:
+        pass  # what was found until then is kept
     except Exception as error:  # what the session's cases and the search found so far is kept
         outcome.fault = error
     outcome.seconds = time.monotonic() - began

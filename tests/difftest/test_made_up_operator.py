@@ -37,7 +37,17 @@ SCALED_SILU = Activation(
     None,
     lambda gate, alpha: sigmoid_to_any_precision(mpmath.mpf(alpha) * gate),
 )
-SMALL = ("--ops", NAME, "--dtypes", "bf16", "--widths", "3,64", "--cases", 4)
+SMALL = (
+    "--in-process",
+    "--ops",
+    NAME,
+    "--dtypes",
+    "bf16",
+    "--widths",
+    "3,64",
+    "--cases",
+    4,
+)  # the operator is known to this process alone
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +153,7 @@ def test_identify_names_its_contract_and_the_parameters(function, code):
 
 def test_the_worst_elements_inputs_are_those_of_its_pair(difftest):
     run = difftest(
-        "--candidate", spelled("limited_silu_and_mul_unlimited"), *SMALL[:4], "--widths", 64, "--regimes", "saturating_gates"
+        "--candidate", spelled("limited_silu_and_mul_unlimited"), *SMALL[:5], "--widths", 64, "--regimes", "saturating_gates"
     )
     worst = next(case for case in run.json["cases"] if case["reasons"])
     case, element = Case.from_json(worst), worst["outputs"]["output"]["worst"]

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from difftest.cases import Request, generate
-from difftest.run import session
+from difftest.report import summary
+from difftest.run import isolation, session
 from difftest.run.check import check
 from difftest.run.session import Session, default_workers, run
 from reference.contracts import contract
@@ -21,6 +22,7 @@ CASES = list(
     )
 )
 EVERY = frozenset(range(len(CASES)))
+INTERRUPTED = ("--in-process", "--ops", "rmsnorm", "--widths", 64, "--cases", 0)  # where a candidate can stand for Ctrl-C
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def here():
 
 
 def test_an_interrupted_run_keeps_and_saves_the_differences_it_found(difftest, broken):
-    run = difftest("--candidate", broken("interrupts", "wrong_rmsnorm"), "--ops", "rmsnorm", "--widths", 64, "--cases", 0)
+    run = difftest("--candidate", broken("interrupts", "wrong_rmsnorm"), *INTERRUPTED)
     assert run.status == 1
     assert run.json["interrupted"] is True
     assert len(run.json["cases"]) == 5
@@ -39,7 +41,7 @@ def test_an_interrupted_run_keeps_and_saves_the_differences_it_found(difftest, b
 
 @pytest.mark.parametrize("function", ["right_rmsnorm", "terminated_rmsnorm"])
 def test_an_interrupted_run_without_a_difference_is_no_pass(difftest, broken, function):
-    run = difftest("--candidate", broken("interrupts", function), "--ops", "rmsnorm", "--widths", 64, "--cases", 0)
+    run = difftest("--candidate", broken("interrupts", function), *INTERRUPTED)
     assert run.status == 130
     assert run.json["interrupted"] is True
     assert len(run.json["cases"]) == 5
@@ -101,28 +103,37 @@ def test_workers_find_the_same_in_the_same_order(here):
     assert outcome.not_run == 0
 
 
-def test_a_candidate_that_takes_its_worker_down_is_a_difference_and_another_worker_goes_on(broken):
-    outcome = run(Session(CASES[:3], broken("dies", "rmsnorm"), ["torch"], workers=1))
-    assert [result.case for result in outcome.results] == CASES[:3]
-    assert {result.reasons for result in outcome.results} == {("the process died in the middle of the call (exit code -9)",)}
-    assert outcome.not_run == 0
-
-
-def test_a_worker_that_follows_a_dead_one_runs_the_rest_of_its_group_and_the_groups_that_are_left(broken):
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_candidate_that_takes_its_process_down_is_a_difference_and_another_process_goes_on(broken, workers):
     wide = [case for case in CASES if case.op == "rmsnorm"]
-    outcome = run(Session(wide, broken("dies", "dies_at_width_3"), ["torch"], workers=1), [].append)
-    died = [result.case for result in outcome.results if "died" in " ".join(result.reasons)]
+    outcome = run(Session(wide, broken("dies", "dies_at_width_3"), ["torch"], workers=workers))
+    died = [result.case for result in outcome.results if result.reasons == ("was ended by SIGKILL",)]
     assert died == [case for case in wide if case.width == 3 and case.regime == "zeros"]
     assert len(died) == 2
     assert not [result for result in outcome.results if result.differs and result.case not in died]
     assert outcome.not_run == 0
 
 
+def test_a_worker_that_a_candidate_without_a_process_of_its_own_takes_down_is_followed_by_another(broken):
+    outcome = run(Session(CASES[:3], broken("dies", "rmsnorm"), ["torch"], workers=1, isolated=False))
+    assert [result.case for result in outcome.results] == CASES[:3]
+    assert {result.reasons for result in outcome.results} == {("the process died in the middle of the call (exit code -9)",)}
+    assert outcome.not_run == 0
+
+
 def test_what_is_left_after_too_many_crashes_is_given_up(broken, monkeypatch):
     monkeypatch.setattr(session, "MOST_CRASHES", 2)
-    outcome = run(Session(CASES[:4], broken("dies", "rmsnorm"), ["torch"], workers=1))
+    outcome = run(Session(CASES[:4], broken("dies", "rmsnorm"), ["torch"], workers=1, isolated=False))
     assert len(outcome.results) == 2
     assert outcome.not_run == 2
+
+
+def test_what_is_left_after_too_many_lost_processes_is_not_run_and_said(broken, monkeypatch):
+    monkeypatch.setattr(isolation, "MOST_LOST", 2)
+    outcome = run(Session(CASES[:4], broken("dies", "rmsnorm"), ["torch"]))
+    assert len(outcome.results) == 2
+    assert outcome.not_run == 2
+    assert "2 processes were lost" in summary.early(outcome)
 
 
 def test_workers_see_the_environment_of_their_run_and_not_of_an_earlier_one(tmp_path, monkeypatch):

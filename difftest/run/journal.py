@@ -1,0 +1,196 @@
+"""The journal of a run: what each case showed, a line as it ends, in a file that a run which was killed in any way goes on from.
+
+JSON Lines: the first says what is compared with what; then comes a case and what was found in it. A line that is not whole is the
+last, of a writer that was killed, and counts for nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import tempfile
+import time
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from difftest import json_text
+from difftest.cases.case import Case
+from difftest.errors import LackingError, UsageError
+from difftest.providers.resolve import is_file
+from difftest.run.check import Result, Skip
+
+SCHEMA = "numba-kernels/difftest-journal/1"
+FOLDER = Path("out/journals")
+
+Found = list[Result | Skip]
+
+
+class Journal:
+    """An open journal. `done`: the cases that it holds already, by `key`, with what was found. `named`: somebody asked for it."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any], *, resume: bool = False, named: bool = True) -> None:
+        """A new file, or, to `resume`, one that is there and about the same. UsageError for one that is not, LackingError for
+        one that can't be written."""
+        self.path, self.named = path, named
+        self.done: dict[str, list[dict[str, Any]]] = {}
+        self.failure: OSError | None = None
+        whole = self._read(about) if resume else 0
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            os.ftruncate(self._file, whole)
+        except OSError as error:
+            raise LackingError(f"{path} could not be written: {error.strerror}") from None
+        if not whole:
+            self._write({"schema": SCHEMA, **about})
+
+    def keep(self, case: Case, again: bool, found: Found) -> None:
+        """Appends what a case showed. Where that fails the run goes on without; `failure` says why."""
+        entries = [{_KINDS[type(each)]: to_plain(each, leaving_out="case")} for each in found]
+        self._write({"case": case.to_json(), "again": again, "found": entries})
+
+    def found(self, case: Case, again: bool) -> Found | None:
+        """What an earlier run found in the case; None where it did not come to it."""
+        entries = self.done.get(key(case, again))
+        if entries is None:
+            return None
+        try:
+            return [from_plain(_TYPES[kind], {**fields, "case": case}) for each in entries for kind, fields in each.items()]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"--resume: {self.path}: {case} is no case of a journal: {error}") from None
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        if self.failure:
+            return
+        text = (json.dumps(line, ensure_ascii=True) + "\n").encode()
+        start = os.lseek(self._file, 0, os.SEEK_END)
+        try:
+            written = os.write(self._file, text)
+            if written < len(text):  # the disk is full: the next would say so
+                os.write(self._file, text[written:])
+        except OSError as error:
+            self.failure = error
+            os.ftruncate(self._file, start)
+
+    def _read(self, about: Mapping[str, Any]) -> int:
+        """Reads what is whole; how many bytes that is."""
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"--resume: {self.path}: {error.strerror}") from None
+        whole = data.rfind(b"\n") + 1
+        head, *lines = data[:whole].split(b"\n")[:-1] or [b""]
+        self._check(_parsed(self.path, 1, head) if head or lines else {"schema": SCHEMA, **about}, about)
+        for number, line in enumerate(lines, 2):
+            entry = _parsed(self.path, number, line)
+            try:
+                self.done[_key(entry["case"], bool(entry["again"]))] = list(entry["found"])
+            except (KeyError, TypeError) as error:
+                raise UsageError(f"--resume: {self.path}: line {number} is no case of a journal: {error}") from None
+        return whole
+
+    def _check(self, head: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        if head.get("schema") != SCHEMA:
+            raise UsageError(f"--resume: {self.path} is no journal ({SCHEMA})")
+        for name, value in about.items():
+            if head.get(name) != value:
+                raise UsageError(f"--resume: {self.path} is another run's: {name} was {head.get(name)!r}, and is {value!r}")
+
+
+def unnamed(about: Mapping[str, Any]) -> Journal | None:
+    """A journal that nobody asked for, for a run that is killed; None where none can be written."""
+    try:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        file, name = tempfile.mkstemp(".jsonl", time.strftime("%Y%m%d-%H%M%S-"), FOLDER)
+        os.close(file)
+        return Journal(FOLDER / Path(name).name, about, named=False)
+    except (OSError, LackingError):
+        return None
+
+
+def about(candidate: str, against: typing.Sequence[str], batch_invariant: bool) -> dict[str, Any]:
+    """What must be the same for a run to be gone on with: who is compared, a file's content with it."""
+    found: dict[str, Any] = {"candidate": candidate, "against": list(against), "batch_invariant": batch_invariant}
+    files = [Path(name.rpartition(":")[0]) for name in (candidate, *against) if is_file(name)]
+    return found | {f"sha256 of {file}": hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()}
+
+
+def key(case: Case, again: bool) -> str:
+    """What a case is found by: all of it, and whether it is called again."""
+    return _key(case.to_json(), again)
+
+
+def to_plain(value: Any, leaving_out: str = "") -> Any:
+    """Plain data of a dataclass and all that is in it; `from_plain` reads it back, each float with its bits."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in dataclasses.fields(value) if each.name != leaving_out]
+        return {name: to_plain(getattr(value, name)) for name in names}
+    if isinstance(value, dict):
+        return {name: to_plain(each) for name, each in value.items()}
+    if isinstance(value, range):
+        return [value.start, value.stop]
+    if isinstance(value, list | tuple):
+        return [to_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    return value
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """The value of a type that plain data stands for. TypeError or ValueError for what stands for none."""
+    if isinstance(value, dict) and value.keys() == {"float"}:
+        return float(value["float"])
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        if isinstance(value, kind):
+            return value
+        hints = _hints(kind)
+        return kind(**{name: from_plain(hints[name], each) for name, each in value.items()})
+    if origin in (typing.Union, types.UnionType):
+        others = [each for each in inner if each is not type(None)]
+        return value if value is None or type(value) in others else from_plain(others[0], value)
+    if origin is dict:
+        return {name: from_plain(inner[1], each) for name, each in value.items()}
+    if origin is tuple:
+        kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
+        return tuple(from_plain(each, item) for each, item in zip(kinds, value, strict=True))
+    if origin is list:
+        return [from_plain(inner[0], each) for each in value]
+    if kind is range:
+        return range(*value)
+    if kind in (int, str, bool, float) and type(value) is not kind and not (kind is float and type(value) is int):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+_KINDS: dict[type, str] = {Result: "result", Skip: "skip"}
+_TYPES = {name: kind for kind, name in _KINDS.items()}
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _key(record: Mapping[str, Any], again: bool) -> str:
+    return json.dumps([record, again], sort_keys=True)
+
+
+def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        found = json_text.parse(line.decode())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"--resume: {path}: line {number} is no line of a journal")
+    return found

@@ -1,0 +1,119 @@
+"""A candidate's process: whatever one call does to it is that call's result, and the other cases' results are what they are."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from difftest.cases import Request, generate
+from difftest.report import summary
+from difftest.run import isolation
+from difftest.run.session import Session, run
+from reference.contracts import contract
+from tests.difftest.broken import hostile
+
+KINDS = list(hostile.KINDS)
+LONG = {"ignores SIGTERM", "prints", "100 GB", "memory in pieces"}  # seconds each
+CASES = list(
+    generate(
+        Request(
+            {"rmsnorm": contract("rmsnorm")}, ["bf16"], range(hostile.FIRST, hostile.FIRST + 100), rows=[4], regimes=["normal"]
+        )
+    )
+)[:100]
+
+
+@pytest.fixture
+def hostile_run(broken, tmp_path, monkeypatch):
+    """Runs cases, each of which is asked for by its width, and holds each result to what its kind must lead to."""
+    monkeypatch.chdir(tmp_path)
+
+    def held(cases):
+        outcome = run(Session(cases, broken("hostile", "rmsnorm"), ["torch"], call_seconds=2))
+        assert outcome.fault is None
+        assert [result.case for result in outcome.results] == cases
+        wrong = []
+        for result in outcome.results:
+            number = result.case.width - hostile.FIRST
+            kind = KINDS[number] if number < len(KINDS) else "right"
+            _, reason, remark = hostile.KINDS.get(kind, (None, "", ""))
+            told = (reason, result.reasons), (remark, result.remarks)
+            if any(bool(said) != bool(words) or (said and not any(said in each for each in words)) for said, words in told):
+                wrong.append((kind, result.reasons, result.remarks))
+        assert not wrong
+        assert summary.exit_status(outcome) == 1
+
+    return held
+
+
+@pytest.mark.slow
+def test_every_kind_is_reported_as_what_it_is_in_one_run_of_100_cases_whose_others_are_right(hostile_run, tmp_path):
+    assert len(KINDS) < 60
+    hostile_run(CASES)
+    (kept,) = (tmp_path / isolation.PRINTED).iterdir()
+    assert kept.stat().st_size == isolation.MOST_PRINTED
+
+
+def test_nearly_every_kind_is_reported_as_what_it_is_in_one_run(hostile_run):
+    hostile_run([case for case, kind in zip(CASES, [*KINDS, *["right"] * 10], strict=False) if kind not in LONG])
+
+
+def test_a_candidate_that_ends_every_process_is_a_difference_and_no_pass(difftest, broken, monkeypatch):
+    monkeypatch.setattr(isolation, "MOST_LOST", 3)
+    run = difftest("--candidate", broken("exits", "rmsnorm"), "--dtypes", "bf16", "--widths", 64, "--cases", 0)
+    assert run.status == 1
+    assert [case["reasons"] for case in run.json["cases"]] == [["ended its process (exit code 0)"]] * 3
+    assert run.json["not_run"] > 0
+    assert "3 processes were lost" in run.out
+
+
+def test_flush_to_zero_at_a_candidates_import_flushes_its_values_and_not_the_testers(difftest, broken):
+    words = ("--dtypes", "fp32", "--widths", 64, "--cases", 0, "--rows", 4, "--regimes", "subnormal,normal")
+    run = difftest("--candidate", broken("flushes_to_zero", "fused_add_rmsnorm"), *words)
+    subnormal, normal = sorted(run.json["cases"], key=lambda case: case["regime"] == "normal")
+    assert normal["verdict"] == "conforms"
+    assert any("residual: " in reason and "are not the rounded sum" in reason for reason in subnormal["reasons"])
+    assert normal["remarks"] == ["its import changed flush-to-zero"]
+    assert float.fromhex("0x1p-1073") * 0.5 > 0
+    assert bool(torch.tensor(1e-40) * 0.5 > 0)
+
+
+def test_a_file_that_ends_its_process_when_it_is_imported_is_bad_usage(difftest, tmp_path):
+    file = tmp_path / "leaves.py"
+    file.write_text("import ctypes\nctypes.CDLL(None)._exit(0)\n")
+    run = difftest("--candidate", f"{file}:rmsnorm", "--ops", "rmsnorm")
+    assert run.status == 2
+    assert "leaves.py:rmsnorm does not import: it ended its process (exit code 0)" in run.err
+
+
+def test_the_same_bits_come_back_from_a_process_of_its_own(broken):
+    function = broken("order_by_the_batch", "rmsnorm")
+    every = frozenset(range(10))
+    here, there = (run(Session(CASES[:10], function, ["torch"], again=every, isolated=isolated)) for isolated in (False, True))
+    assert [result.to_json() for result in here.results] == [result.to_json() for result in there.results]
+
+
+@pytest.mark.slow
+def test_nothing_of_a_candidate_outlives_a_tester_that_is_killed(tmp_path):
+    file = tmp_path / "sleeps.py"
+    says = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))"
+    file.write_text(f"import os, time\n\ndef rmsnorm(*_):\n    {says}\n    time.sleep(999)\n")
+    command = [sys.executable, "-m", "difftest.cli", "difftest", "--candidate", f"{file}:rmsnorm", "--device", "cpu"]
+    tester = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    tester.kill()
+    tester.wait()
+    pid = int((tmp_path / "pid").read_text())
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("it is still there")

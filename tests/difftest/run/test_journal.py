@@ -1,0 +1,202 @@
+"""A run that is killed goes on from its journal: no case again, and together what one run would have found."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from difftest.cases import Request, generate
+from difftest.errors import UsageError
+from difftest.run import journal as journals
+from difftest.run.journal import Journal, from_plain, to_plain
+from difftest.run.session import Result, Session, run
+from reference.contracts import contract
+
+CASES = list(generate(Request({"rmsnorm": contract("rmsnorm")}, ["bf16", "fp32"], [3, 64], rows=[4])))
+ABOUT = {"candidate": "a", "against": ["torch"], "batch_invariant": False}
+HEAD = json.dumps({"schema": journals.SCHEMA, **ABOUT}) + "\n"
+WORDS = ("--device", "cpu", "--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3,64", "--cases", "3", "--strength", "1")
+
+
+@pytest.fixture
+def session(broken):
+    every = frozenset(range(len(CASES)))
+    return Session(CASES, broken("drops_one_element", "rmsnorm"), ["torch", "torch:W1"], again=every, isolated=False)
+
+
+def test_a_result_is_read_back_as_it_was(session):
+    for result in run(session).results:
+        plain = json.loads(json.dumps(to_plain(result, leaving_out="case")))
+        assert from_plain(Result, {**plain, "case": result.case}) == result
+
+
+def test_a_run_goes_on_with_what_an_earlier_one_left(session, tmp_path):
+    whole, half, rest = (tmp_path / f"{name}.jsonl" for name in ("whole", "half", "rest"))
+    expected = run(session, journal=Journal(whole, ABOUT))
+    lines = whole.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 1 + len(CASES)
+    half.write_bytes(b"".join(lines[:8]) + lines[8][:40])
+    seen = []
+    journal = Journal(half, ABOUT, resume=True)
+    outcome = run(session, seen.append, journal)
+    assert seen == CASES
+    assert outcome.results == expected.results
+    assert half.read_bytes() == whole.read_bytes()
+    rest.write_bytes(whole.read_bytes())
+    nothing = replace(session, candidate="no such candidate", provider=object(), references=(1, 2))
+    assert run(nothing, journal=Journal(rest, ABOUT, resume=True)).results == expected.results
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"schema": "other"}\n', "is no journal"),
+        ("[]\n", "line 1 is no line of a journal"),
+        (HEAD.replace('"a"', '"b"'), "another run's: candidate was 'b', and is 'a'"),
+        (HEAD + "{}\n", "line 2 is no case of a journal"),
+        (HEAD + "\xff\n", "line 2 is no line of a journal"),
+    ],
+)
+def test_what_is_no_journal_of_this_run_is_refused_in_a_line(tmp_path, text, said):
+    file = tmp_path / "other.jsonl"
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(UsageError, match="--resume: ") as error:
+        Journal(file, ABOUT, resume=True)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_disk_that_is_full_leaves_whole_lines_and_is_said(session, tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "full.jsonl", ABOUT)
+    write, left = os.write, [3000]
+
+    def little(file, data):
+        left[0] -= len(data)
+        if left[0] < 0:
+            write(file, data[:10])
+            raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", little)
+    outcome = run(session, journal=journal)
+    assert outcome.not_run == 0
+    assert "No space" in str(journal.failure)
+    assert all(json.loads(line) for line in journal.path.read_text().splitlines())
+
+
+def test_an_interrupted_run_leaves_its_journal_and_the_command_that_goes_on(difftest, broken, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--candidate", broken("interrupts", "right_rmsnorm"), "--in-process", "--ops", "rmsnorm", "--widths", 64)
+    run = difftest(*words)
+    (left,) = (tmp_path / journals.FOLDER).iterdir()
+    assert run.status == 130
+    assert f"--resume {left.relative_to(tmp_path)}" in run.out
+    assert len(left.read_text().splitlines()) == 6
+    difftest("--candidate", "torch", *WORDS[2:])
+    assert list((tmp_path / journals.FOLDER).iterdir()) == [left]
+
+
+def test_another_content_of_the_candidates_file_is_another_run(difftest, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "mine.py"
+    text = "from difftest.mutants.plain import rmsnorm\n"
+    file.write_text(text)
+    words = ("--candidate", f"{file}:rmsnorm", *WORDS[2:])
+    assert difftest(*words, "--journal", "kept.jsonl").status == 0
+    file.write_text(text + "\n")
+    run = difftest(*words, "--resume", "kept.jsonl")
+    assert run.status == 2
+    assert "another run's: sha256 of" in run.err
+
+
+def uninterrupted(folder, command):
+    """The document of a run that nothing happens to, without times."""
+    subprocess.run([*command, "--json", str(folder / "whole.json")], cwd=folder, stdout=subprocess.DEVNULL, check=False)
+    return sorted_cases(folder / "whole.json")
+
+
+def sorted_cases(file):
+    return sorted(json.loads(file.read_text())["cases"], key=lambda case: json.dumps(case, sort_keys=True))
+
+
+def children(pid):
+    """The processes that a process started, and theirs."""
+    try:
+        own = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*own, *(each for child in own for each in children(child))]
+
+
+def run_under_fire(folder, command, times, victims):
+    """Runs the command, goes on with its journal until it ends by itself, and kills a victim, out of those that `victims` gives
+    for the run's process, at `times` random moments. How often the run had to go on."""
+    random.seed(times)
+    journal, left, runs = folder / "run.jsonl", times, 0
+    while True:
+        how = "--resume" if runs else "--journal"
+        words = [*command, how, str(journal), "--json", str(folder / "run.json")]
+        tester = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        runs += 1
+        while tester.poll() is None:
+            time.sleep(random.expovariate(1 / FIRE))
+            found = victims(tester.pid)
+            if left and found and journal.exists():
+                with suppress(ProcessLookupError):
+                    os.kill(random.choice(found), signal.SIGKILL)
+                    left -= 1
+        if tester.returncode >= 0:
+            assert tester.returncode == 1
+            return runs, times - left
+
+
+FIRE = 0.7  # seconds between two shots
+
+
+def command_of(folder, candidate, *more):
+    words = ["--candidate", candidate, "--failures", str(folder / "failures"), *more]
+    return [sys.executable, "-m", "difftest.cli", "difftest", *words]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("times", [50])
+def test_a_run_whose_tester_is_killed_at_random_moments_finds_the_same(broken, tmp_path, times, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    ours = ("--device", "cpu", "--ops", "rmsnorm", "--widths", "3,64", "--cases", "200", "--strength", "1")
+    command = command_of(tmp_path, broken("drops_one_element", "rmsnorm"), *ours)
+    expected = uninterrupted(tmp_path, command)
+    shot = 0
+    while shot < times:
+        for name in ("run.jsonl", "run.json"):
+            (tmp_path / name).unlink(missing_ok=True)
+        _, more = run_under_fire(tmp_path, command, times - shot, lambda pid: [pid])
+        shot += more
+        assert sorted_cases(tmp_path / "run.json") == expected
+    print(f"{shot} kills, {len(expected)} comparisons")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("times", [200])
+def test_a_run_whose_processes_are_killed_at_random_moments_finds_the_same(broken, tmp_path, times, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    ours = ("--device", "cpu", "--ops", "rmsnorm", "--widths", "3,64", "--cases", "200", "--strength", "1")
+    command = command_of(tmp_path, broken("drops_one_element", "rmsnorm"), *ours)
+    expected = uninterrupted(tmp_path, command)
+    shot = 0
+    while shot < times:
+        for name in ("run.jsonl", "run.json"):
+            (tmp_path / name).unlink(missing_ok=True)
+        _, more = run_under_fire(tmp_path, command, times - shot, children)
+        shot += more
+        assert sorted_cases(tmp_path / "run.json") == expected
+    print(f"{shot} kills, {len(expected)} comparisons")
