@@ -107,19 +107,49 @@ def _clear_sign(context, builder, x):
     return builder.bitcast(builder.and_(builder.bitcast(x, I32), I32(0x7FFFFFFF)), F32)
 
 
-ONE = ir.Constant(F32, 1.0)
+def _saturate(context, builder, x):
+    positive = builder.fcmp_ordered(">", x, ZERO)  # a NaN is not
+    return builder.select(positive, builder.select(builder.fcmp_ordered("<", x, ONE), x, ONE), ZERO)
+
+
+def _exponent(context, builder, x):
+    return builder.bitcast(builder.shl(builder.bitcast(x, I32), I32(23)), F32)
+
+
+ZERO, ONE = ir.Constant(F32, 0.0), ir.Constant(F32, 1.0)
 
 # rsqrt.approx: at most 2^-22.9 relative error (PTX ISA, rsqrt). The CPU's form is correctly rounded twice.
 rsqrt = _unary(
     _ptx("rsqrt.approx.f32 $0, $1;"),
     lambda context, builder, x: builder.fdiv(ONE, _llvm("llvm.sqrt")(context, builder, x)),
 )
-# ex2.approx: 2 ULP over the full range, subnormal results kept (PTX ISA, ex2).
+# ex2.approx: 2 ULP over the full range (PTX ISA, ex2). Without ftz subnormal results are kept.
 exp2_approx = _unary(_ptx("ex2.approx.f32 $0, $1;"), _llvm("llvm.exp2"))
+exp2_approx_ftz = _unary(_ptx("ex2.approx.ftz.f32 $0, $1;"), _llvm("llvm.exp2"))
 # rcp.approx: 1 ULP (PTX ISA, rcp). ftz, which spares three instructions, takes subnormal arguments for zero.
 reciprocal_approx = _unary(_ptx("rcp.approx.ftz.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
+
 reciprocal = _unary(_ptx("rcp.rn.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
 absolute = _unary(_clear_sign, _clear_sign)
+# Held between 0 and 1; a NaN becomes 0.
+saturated = _unary(_ptx("cvt.sat.f32.f32 $0, $1;"), _saturate)
+truncated = _unary(_ptx("cvt.rzi.f32.f32 $0, $1;"), _llvm("llvm.trunc"))
+# 2^(k - 127), where k is the last eight bits of the argument's bits.
+power_of_two = _unary(_exponent, _exponent)
+
+
+@intrinsic
+def sum_rounded_down(typingctx, a, b, c):
+    """``floor(a * b) + c``, for ``a * b >= 0``, ``c`` whole and a sum from 2^23 to 2^24: there it is ``fma.rm.f32``."""
+
+    def codegen(context, builder, sig, args):
+        if on_gpu(builder):
+            return asm(builder, "fma.rm.f32 $0, $1, $2, $3;", F32, "=f,f,f,f", args)
+        a, b, c = (builder.fpext(x, ir.DoubleType()) for x in args)
+        floor = builder.module.declare_intrinsic("llvm.floor", [ir.DoubleType()])
+        return builder.fptrunc(builder.fadd(builder.call(floor, [builder.fmul(a, b)]), c), F32)
+
+    return types.float32(types.float32, types.float32, types.float32), codegen
 
 
 @intrinsic

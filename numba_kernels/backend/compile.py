@@ -56,14 +56,22 @@ def signature_of(kernel: Kernel) -> tuple[Any, ...]:
 
 
 def compile_to_ptx(kernel: Kernel, cc: tuple[int, int]) -> str:
-    """PTX for compute capability ``cc``, with the block size as its launch bound."""
-    from numba import cuda
+    """PTX for compute capability ``cc``, with the block size as its launch bound.
+
+    Products and sums stay apart (``mul.rn``, ``add.rn``): the fused multiply-adds are those that the source names, so that a
+    result's bits are the source's, with any compiler and on the emulator. ``cuda.compile_ptx`` has no such option.
+    """
+    from numba.cuda.compiler import compile_cuda, kernel_fixup  # type: ignore[attr-defined]
+    from numba.cuda.cudadrv import nvvm
 
     config = kernel.config
     bounds = (config.threads, config.blocks_per_processor) if config.blocks_per_processor > 1 else config.threads
-    function, signature = kernel_function(kernel), signature_of(kernel)
-    ptx, _ = cuda.compile_ptx(function, signature, cc=cc, launch_bounds=bounds)  # type: ignore[call-arg]
-    return ptx
+    options = {"opt": 3, "fma": False}
+    made = compile_cuda(kernel_function(kernel), types.void, signature_of(kernel), nvvm_options=options, cc=cc)
+    entry = made.library.get_function(made.fndesc.llvm_func_name)
+    kernel_fixup(entry, False)
+    nvvm.set_launch_bounds(entry, bounds)  # type: ignore[attr-defined]
+    return made.library.get_asm_str(cc=cc)
 
 
 def assemble(ptx: str, cc: tuple[int, int]) -> tuple[bytes, str]:

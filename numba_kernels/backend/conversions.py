@@ -13,6 +13,11 @@ from ..formats import Format
 from .codegen import F16, F32, I16, I32, asm, elements, make_tuple, on_gpu
 
 
+def _one_nan(builder, value, bits, nan: int):
+    """The bits, or ``nan``'s where the value is one: all arithmetic of a GPU makes this one NaN, a CPU's makes several."""
+    return builder.select(builder.fcmp_unordered("uno", value, value), I32(nan), bits)
+
+
 class _Float32:
     """fp32 is fp32."""
 
@@ -22,7 +27,8 @@ class _Float32:
 
     def narrow(self, builder, values: list):
         """One word that holds the values, each rounded to nearest even."""
-        return builder.bitcast(values[0], I32)
+        bits = builder.bitcast(values[0], I32)
+        return bits if on_gpu(builder) else _one_nan(builder, values[0], bits, 0x7FFFFFFF)
 
 
 class _BFloat16:
@@ -47,11 +53,11 @@ class _BFloat16:
 
     @staticmethod
     def _round(builder, value):
-        """Round to nearest even by adding half a step to the bits; a NaN becomes the canonical one, as cvt.rn does."""
+        """Round to nearest even by adding half a step to the bits."""
         bits = builder.bitcast(value, I32)
         odd = builder.and_(builder.lshr(bits, I32(16)), I32(1))
         rounded = builder.lshr(builder.add(builder.add(bits, I32(0x7FFF)), odd), I32(16))
-        return builder.select(builder.fcmp_unordered("uno", value, value), I32(0x7FFF), rounded)
+        return _one_nan(builder, value, rounded, 0x7FFF)
 
 
 class _Float16:
@@ -69,7 +75,7 @@ class _Float16:
             if len(values) == 1:
                 return asm(builder, "cvt.rn.f16.f32 $0, $1;", I16, "=h,f", values)
             return asm(builder, "cvt.rn.f16x2.f32 $0, $2, $1;", I32, "=r,f,f", values)
-        halves = [builder.zext(builder.bitcast(builder.fptrunc(v, F16), I16), I32) for v in values]
+        halves = [_one_nan(builder, v, builder.zext(builder.bitcast(builder.fptrunc(v, F16), I16), I32), 0x7FFF) for v in values]
         if len(halves) == 1:
             return builder.trunc(halves[0], I16)
         return builder.or_(halves[0], builder.shl(halves[1], I32(16)))

@@ -15,6 +15,7 @@ import numpy as np
 from numba import cuda, float32
 
 from ..backend.arithmetic import absolute, exp2_approx, fma, reciprocal, reciprocal_approx
+from .elementary import erfc, exp
 
 LOG2_E = math.log2(math.e)
 SQRT_HALF = math.sqrt(0.5)
@@ -50,7 +51,7 @@ def make_sigmoid(storage: str) -> Callable[..., Any]:
 
         @cuda.jit(device=True, inline="always")
         def sigmoid(u):
-            decay = math.exp(-absolute(u))
+            decay = exp(-absolute(u))
             share = reciprocal(float32(1.0) + decay)
             return share if u >= float32(0.0) else decay * share
 
@@ -82,7 +83,7 @@ def make_gelu(storage: str, rounded: Callable[..., Any]) -> Callable[..., Any]:
 
         @cuda.jit(device=True, inline="always")
         def gelu(g, first, second):
-            return float32(0.5) * g * math.erfc(g * float32(-SQRT_HALF))
+            return float32(0.5) * g * erfc(g * float32(-SQRT_HALF))
 
     else:
 
@@ -90,8 +91,8 @@ def make_gelu(storage: str, rounded: Callable[..., Any]) -> Callable[..., Any]:
         def gelu(g, first, second):
             # erfc magnifies the rounding of its argument u by up to 2u; what was rounded off goes in as a correction.
             u = g * float32(-SQRT_HALF)
-            rest = fma(g, float32(-SQRT_HALF), -u) + g * float32(-SQRT_HALF_REST)
-            half = float32(0.5) * g * math.erfc(u)
+            rest = fma(g, float32(-SQRT_HALF_REST), fma(g, float32(-SQRT_HALF), -u))
+            half = float32(0.5) * g * erfc(u)
             return fma(half, float32(-2.0) * u * rest, half) if u > float32(0.0) and u < float32(20.0) else half
 
     return gelu
@@ -121,9 +122,10 @@ def make_gelu_tanh(storage: str, rounded: Callable[..., Any]) -> Callable[..., A
             steep = term > float32(TANH_SLOPE)
             lost = (term - factor) + float32(TANH_SLOPE) if steep else (float32(TANH_SLOPE) - factor) + term
             factor_rest = lost + fma(square, float32(TANH_CUBIC), -term)
-            factor_rest += float32(TANH_SLOPE_REST) + square * float32(TANH_CUBIC_REST) + square_rest * float32(TANH_CUBIC)
+            constants_rest = fma(square, float32(TANH_CUBIC_REST), float32(TANH_SLOPE_REST))
+            factor_rest += fma(square_rest, float32(TANH_CUBIC), constants_rest)
             u = x * factor
-            rest = fma(x, factor, -u) + x * factor_rest
+            rest = fma(x, factor_rest, fma(x, factor, -u))
             # Beyond it the sigmoid is 0 or 1 in fp32 on both sides of the switch: u is -603 at -20.
             share = sigmoid(u if bounded else g * float32(64.0))
             value = g * share

@@ -57,10 +57,14 @@ def group(op, dtype, code, widths=WIDTHS):
     return {f"{rows}x{width}": hashed(op, dtype, code, width, rows) for width in widths for rows in ROWS}
 
 
-@pytest.fixture(scope="module")
-def record():
+def recorded():
     lines = [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
     return {(each["op"], each["dtype"], each["contract"]): each["hashes"] for each in lines}
+
+
+@pytest.fixture(scope="module")
+def record():
+    return recorded()
 
 
 def test_the_record_holds_every_group(record):

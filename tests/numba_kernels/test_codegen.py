@@ -60,6 +60,7 @@ def built(kernel, cc):
 def check(kernel, cc, *, wide):
     ptx, registers, waste = built(kernel, cc)
     assert ".f64" not in ptx
+    assert not re.search(r"\b(add|sub|mul)\.f32", ptx)  # all say .rn: nothing is left for a compiler to contract
     assert ".local" not in ptx
     assert waste == 0
     assert registers * kernel.config.threads * kernel.config.blocks_per_processor <= REGISTERS_OF_A_PROCESSOR
