@@ -40,6 +40,8 @@ IN_PROCESS = "Call candidate and references in the tester's own process, for a d
 CALL_TIMEOUT = "That one call may take; the process that it is in is ended then.  [default: 60, and more for large cases]"
 JOURNAL = "Keep what each case showed in FILE, a line as it ends.  [default: one in out/journals, removed after a whole run]"
 RESUME = "Go on with a run that was killed, from its journal: the same options, and no case again that had ended."
+KERNEL_ARGUMENT = "One argument, in order: 3, 0.5, float32:0.5, zeros:float32:64, normal:float32:8x64, FILE.npy."
+SAME_VALUE = "What two threads are that write the same value to one place, in no order."
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
 
 
@@ -416,6 +418,33 @@ def doctor() -> int:
         from difftest.commands.doctor import doctor
 
     return doctor()
+
+
+@main.command(epilog="Exit status: 0 nothing was found, 1 a fault of the kernel was, 2 bad usage, 130 interrupted.")
+@click.argument("what", metavar="FILE.py[:KERNEL]")
+@click.option("--grid", metavar="N[,N[,N]]", help="Blocks along x, y, z.")
+@click.option("--block", metavar="N[,N[,N]]", help="Threads of a block along x, y, z.")
+@click.option(
+    "--arg",
+    "specs",
+    multiple=True,
+    metavar="SPEC",
+    help="An argument: 3, 0.5, float32:0.5, zeros:float32:64, normal:float32:8x64, ….",
+)
+@click.option("--args", "maker", metavar="FUNCTION", help="Instead: a function of the file that returns the arguments.")
+@click.option("--check", default="full", show_default=True, type=click.Choice(["fast", "full"]), help="What is looked for.")
+@click.option("--schedules", default=1, show_default=True, help="How many: threads in order, then orders that are drawn.")
+@click.option("--seed", default=0, show_default=True, help="Of the first schedule that is drawn.")
+@click.option("--shared", default=0, show_default=True, metavar="BYTES", help="Dynamic shared memory of a block.")
+@click.option(
+    "--same-value", default="note", show_default=True, type=click.Choice(["note", "error"]), help="Two threads write one value."
+)
+def emulate(**options: Any) -> int:
+    """Run a numba.cuda kernel, or a whole program, without a GPU, and say what is wrong with it: races, unwritten shared memory,
+    barriers that not all threads reach, indices outside arrays."""
+    from difftest.commands.emulate import emulate
+
+    return emulate(**options)
 
 
 def _files(make: Callable, options: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from .errors import (
     UnsupportedKernel,
 )
 from .launch import EmulatedKernel
+from .program import emulate, emulating
 
 __all__ = [
     "CheckLimit",
@@ -34,4 +35,6 @@ __all__ = [
     "OutOfBounds",
     "UninitializedRead",
     "UnsupportedKernel",
+    "emulate",
+    "emulating",
 ]

@@ -12,7 +12,8 @@ class EmulatorError(RuntimeError):
     """An emulated kernel did something that is wrong on a GPU, or that the emulator cannot run.
 
     Attributes: ``kernel`` (function name), ``file`` and ``line`` (source position, ``line`` 0 where unknown), ``block``
-    ((x, y, z) or None), ``thread`` (linear thread number in its block, or None), ``reason`` (one sentence).
+    ((x, y, z) or None), ``thread`` (linear thread number in its block, or None), ``reason`` (one sentence), ``schedule_seed``
+    (which repeats it; None: threads ran in order), ``others`` (file and line of what else took part: a race's other access).
     """
 
     def __init__(
@@ -24,15 +25,19 @@ class EmulatorError(RuntimeError):
         line: int,
         block: tuple[int, int, int] | None = None,
         thread: int | None = None,
+        schedule_seed: int | None = None,
+        others: tuple[tuple[str, int], ...] = (),
     ) -> None:
         self.kernel, self.file, self.line = kernel, file, line
         self.block, self.thread, self.reason = block, thread, reason
+        self.schedule_seed, self.others = schedule_seed, others
         place = f"{kernel}, {os.path.basename(file)}:{line}"
         if block is not None:
             place += f", block {block}"
         if thread is not None:
             place += f", thread {thread}"
-        super().__init__(f"{place}: {reason}")
+        repeated = "" if schedule_seed is None else f" (schedule_seed={schedule_seed})"
+        super().__init__(f"{place}: {reason}{repeated}")
 
 
 class UnsupportedKernel(EmulatorError):

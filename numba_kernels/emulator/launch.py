@@ -167,7 +167,7 @@ class _Launch:
         self.made, self.program = made, made.program
         self.env = np.zeros(Env.SIZE, np.int64)
         self.memory: list[Any] = []
-        self.report = Report(self.program, self.env)
+        self.report = Report(self.program, self.env, seed)
         env, program = self.env, self.program
         blocks, padded = grid[0] * grid[1] * grid[2], -(-threads // 32) * 32
         together = self.together(blocks, padded, cluster)

@@ -24,13 +24,18 @@ WHAT_IT_DOES = ("reads", "writes", "reads", "changes atomically")
 
 
 class Report:
-    """Errors of one launch: ``program``, ``env`` (the launch's environment)."""
+    """Errors of one launch: ``program``, ``env`` (the launch's environment), ``seed`` of its schedule."""
 
-    def __init__(self, program: Program, env: np.ndarray) -> None:
-        self.program, self.env = program, env
+    def __init__(self, program: Program, env: np.ndarray, seed: int | None) -> None:
+        self.program, self.env, self.seed = program, env, seed
 
     def error(
-        self, kind: type[EmulatorError], reason: str, thread: int | None = None, location: Location | None = None
+        self,
+        kind: type[EmulatorError],
+        reason: str,
+        thread: int | None = None,
+        location: Location | None = None,
+        others: tuple[Location, ...] = (),
     ) -> EmulatorError:
         """An error at the thread and line that run, or at others."""
         env = self.env
@@ -46,6 +51,8 @@ class Report:
             line=where.line,
             block=(int(env[Env.BLOCK_X]), int(env[Env.BLOCK_Y]), int(env[Env.BLOCK_Z])),
             thread=(int(env[Env.THREAD]) if thread is None else thread) % int(env[Env.PADDED]),
+            schedule_seed=self.seed,
+            others=tuple((other.file, other.line) for other in others),
         )
 
     def _words(self) -> tuple[int, ...]:
@@ -72,13 +79,16 @@ class Report:
             reason = f"reads shared memory (byte {a}) that no thread of the block has written"
             return self.error(UninitializedRead, reason, location=here)
         before, now = WHAT_IT_DID[c >> 2], WHAT_IT_DOES[c & 3]
-        line = self.program.location_of(b).line
+        other_line = self.program.location_of(b)
+        line = other_line.line
         if a // int(self.env[Env.PADDED]) == int(self.env[Env.GRID_THREAD]) // int(self.env[Env.PADDED]):
             other, missing = f"thread {a % int(self.env[Env.PADDED])}", "there is no barrier between"
         else:
             other = f"thread {a % int(self.env[Env.PADDED])} of another block"
             missing = "blocks of one launch are not ordered"
-        return self.error(DataRace, f"{now} an element that {other} {before} in line {line}, and {missing}", location=here)
+        return self.error(
+            DataRace, f"{now} an element that {other} {before} in line {line}, and {missing}", location=here, others=(other_line,)
+        )
 
     def notes(self) -> list[str]:
         """What is no error and yet worth a look."""

@@ -1,0 +1,257 @@
+"""An unmodified numba.cuda program on the emulator: launches, copies, streams and events, with no GPU and no driver.
+
+What stands for device memory are the arrays of numba-cuda's own simulator; the kernels run on the emulator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numba import cuda
+
+from .launch import EmulatedKernel
+
+OF_CODE = ("link", "launch_bounds", "lto", "debug", "opt", "lineinfo", "cache")  # options that say how, not what
+ARRAYS = (
+    "to_device", "device_array", "device_array_like", "pinned_array", "pinned_array_like", "mapped_array", "managed_array",
+    "pinned",
+)  # fmt: skip
+THREADS_OF_FORALL = 128  # a block, where numba-cuda would ask the driver
+
+
+class Stream:
+    """All work is done when a call returns, so there is nothing to wait for."""
+
+    handle = 0
+
+    def synchronize(self) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def auto_synchronize(self) -> Iterator[Stream]:
+        yield self
+
+    def add_callback(self, callback: Callable[..., Any], arg: Any = None) -> None:
+        callback(self, 0, arg)
+
+    def wait(self, *_: Any) -> None:
+        pass
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Event:
+    """A moment on the host's clock."""
+
+    def __init__(self, timing: bool = True) -> None:
+        self.at = 0.0
+
+    def record(self, stream: Any = 0) -> None:
+        self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+    def wait(self, stream: Any = 0) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, other: Event) -> float:
+        """Milliseconds from this event to another."""
+        return (other.at - self.at) * 1e3
+
+
+class Device:
+    """An H200, as far as programs ask."""
+
+    id, name, compute_capability = 0, b"numba_kernels.emulator", (9, 0)
+    MAX_THREADS_PER_BLOCK, MAX_SHARED_MEMORY_PER_BLOCK, MULTIPROCESSOR_COUNT, WARP_SIZE = 1024, 49152, 132, 32
+    MAX_GRID_DIM_X, MAX_GRID_DIM_Y, MAX_GRID_DIM_Z = 2**31 - 1, 65535, 65535
+    MAX_BLOCK_DIM_X, MAX_BLOCK_DIM_Y, MAX_BLOCK_DIM_Z = 1024, 1024, 64
+    supports_float16, supports_bfloat16 = True, True
+
+    def reset(self) -> None:
+        pass
+
+
+class Context:
+    device = Device()
+
+    def synchronize(self) -> None:
+        pass
+
+    def reset(self) -> None:
+        pass
+
+    def get_memory_info(self) -> tuple[int, int]:
+        return 2**37, 2**37
+
+
+class Configured:
+    """A kernel with its launch configuration."""
+
+    def __init__(
+        self, emulation: Emulation, dispatcher: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+    ) -> None:
+        self.emulation, self.dispatcher = emulation, dispatcher
+        self.griddim, self.blockdim, self.sharedmem = griddim, blockdim, int(sharedmem)
+
+    def __call__(self, *args: Any) -> None:
+        self.emulation.call(self.dispatcher, args, self)
+
+
+class Emulation:
+    """How the program's kernels run, and what came of it: ``notes``, of all launches; ``launches``, how many there were."""
+
+    def __init__(self, check: str, schedule_seed: int | None, same_value: str) -> None:
+        self.check, self.schedule_seed, self.same_value = check, schedule_seed, same_value
+        self.notes: list[str] = []
+        self.launches = 0
+        self._kernels: dict[Any, EmulatedKernel] = {}
+        self._jit = cuda.jit
+
+    def jit(self, func_or_sig: Any = None, **options: Any) -> Any:
+        """``cuda.jit``, which compiles nothing yet."""
+        signature, function = (None, func_or_sig) if callable(func_or_sig) and not _is_type(func_or_sig) else (func_or_sig, None)
+        if function is None:
+            return lambda f: self._made(f, signature, options)
+        return self._made(function, None, options)
+
+    def _made(self, function: Any, signature: Any, options: dict[str, Any]) -> Any:
+        options = {
+            k: v for k, v in options.items() if k not in ("link", "launch_bounds", "lto", "debug", "opt", "lineinfo", "cache")
+        }
+        dispatcher = self._jit(function, **options)
+        dispatcher.emulated_signature = None if options.get("device") else signature
+        return dispatcher
+
+    def call(self, dispatcher: Any, args: tuple[Any, ...], configuration: Configured) -> None:
+        """Launch a kernel, to its end."""
+        kernel = self._kernels.get(dispatcher)
+        if kernel is None:
+            signature = getattr(dispatcher, "emulated_signature", None)
+            kernel = self._kernels[dispatcher] = EmulatedKernel(dispatcher, self.check, signature=signature)
+        self.launches += 1
+        self.notes += kernel.launch(
+            configuration.griddim,
+            configuration.blockdim,
+            tuple(_host(a) for a in args),
+            dynamic_shared_bytes=configuration.sharedmem,
+            schedule_seed=self.schedule_seed,
+            same_value=self.same_value,
+        )
+
+
+def _is_type(value: Any) -> bool:
+    from numba.core import types
+
+    return isinstance(value, types.Type)
+
+
+def _host(value: Any) -> Any:
+    """An argument as the emulator takes it, in the memory of its owner."""
+    from numba.cuda.args import ArgHint
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    if isinstance(value, ArgHint):
+        value = value.value
+    if isinstance(value, FakeCUDAArray):
+        return value._ary
+    if isinstance(value, tuple):
+        parts = [_host(v) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+@contextlib.contextmanager
+def emulating(*, check: str = "full", schedule_seed: int | None = None, same_value: str = "note") -> Iterator[Emulation]:
+    """Within it, ``numba.cuda`` needs no GPU: kernels made by ``cuda.jit``, before or here, run on the emulator when they are
+    launched; ``cuda.to_device``, ``device_array`` and the like, streams and events work on host memory.
+
+    ``check``, ``schedule_seed``, ``same_value``: as in :meth:`EmulatedKernel.launch`, whose errors a launch raises. For one
+    thread of the host at a time: the names of the module ``numba.cuda`` are other ones for as long.
+    """
+    from numba.cuda.dispatcher import CUDADispatcher
+    from numba.cuda.simulator.cudadrv import devicearray
+
+    emulation = Emulation(check, schedule_seed, same_value)
+    stream = Stream()
+
+    def forall(dispatcher: Any, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Any:
+        if ntasks < 0:
+            raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
+        threads = tpb or THREADS_OF_FORALL
+        return dispatcher.configure(-(-ntasks // threads), threads, stream, sharedmem) if ntasks else lambda *args: None
+
+    def as_device_array(obj: Any, sync: bool = True) -> Any:
+        return obj if devicearray.is_cuda_ndarray(obj) else devicearray.FakeCUDAArray(np.asarray(obj))
+
+    names: dict[str, Any] = {name: getattr(devicearray, name) for name in ARRAYS}
+    names.update(
+        jit=emulation.jit,
+        stream=lambda: stream,
+        default_stream=lambda: stream,
+        legacy_default_stream=lambda: stream,
+        per_thread_default_stream=lambda: stream,
+        event=Event,
+        synchronize=lambda: None,
+        is_available=lambda: True,
+        is_cuda_array=devicearray.is_cuda_ndarray,
+        current_context=lambda *_: Context,
+        get_current_device=lambda: Context.device,
+        select_device=lambda *_: Context.device,
+        close=lambda: None,
+        detect=lambda: True,
+        gpus=[Context.device],
+        as_cuda_array=lambda obj, sync=True: (
+            obj if devicearray.is_cuda_ndarray(obj) else devicearray.FakeCUDAArray(np.asarray(obj))
+        ),
+    )
+    with contextlib.ExitStack() as stack:
+        for name, value in names.items():
+            stack.enter_context(mock.patch.object(cuda, name, value, create=True))
+        stack.enter_context(mock.patch.object(CUDADispatcher, "configure", lambda *given: Configured(emulation, *given)))
+        stack.enter_context(mock.patch.object(CUDADispatcher, "forall", forall))
+        yield emulation
+
+
+def emulate(
+    kernel: Any,
+    grid: Any,
+    block: Any,
+    args: Any = (),
+    *,
+    check: str = "full",
+    schedules: int = 1,
+    seed: int = 0,
+    dynamic_shared_bytes: int = 0,
+    same_value: str = "note",
+) -> list[str]:
+    """Launch a kernel on the emulator: once in order, then in ``schedules - 1`` drawn schedules (seeds from ``seed`` on), each
+    from the same memory; the arrays among ``args`` are left as the first one made them.
+
+    Returns notes. Raises an :class:`EmulatorError`, whose ``schedule_seed`` repeats it.
+    """
+    from .races import arrays_in
+
+    made = EmulatedKernel(kernel, check)
+    arrays = [a for a in arrays_in(args) if a.flags.writeable]
+    before = [a.copy() for a in arrays] if schedules > 1 else []
+    options = {"dynamic_shared_bytes": dynamic_shared_bytes, "same_value": same_value}
+    notes = made.launch(grid, block, args, **options)  # type: ignore[arg-type]
+    first = [a.copy() for a in arrays] if schedules > 1 else []
+    for k in range(schedules - 1):
+        for array, old in zip(arrays, before, strict=True):
+            array[...] = old
+        notes += [n for n in made.launch(grid, block, args, schedule_seed=seed + k, **options) if n not in notes]  # type: ignore[arg-type]
+    for array, found in zip(arrays, first, strict=False):
+        array[...] = found
+    return notes
