@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from . import approximate
 from .codegen import F32, I32, asm, elements, make_tuple, on_gpu
 
 
@@ -118,16 +119,14 @@ def _exponent(context, builder, x):
 
 ZERO, ONE = ir.Constant(F32, 0.0), ir.Constant(F32, 1.0)
 
-# rsqrt.approx: at most 2^-22.9 relative error (PTX ISA, rsqrt). The CPU's form is correctly rounded twice.
-rsqrt = _unary(
-    _ptx("rsqrt.approx.f32 $0, $1;"),
-    lambda context, builder, x: builder.fdiv(ONE, _llvm("llvm.sqrt")(context, builder, x)),
-)
+# Approximations of the special function unit; on the CPU with an H200's bits, see approximate.py.
+# rsqrt.approx: at most 2^-22.9 relative error (PTX ISA, rsqrt).
+rsqrt = _unary(_ptx("rsqrt.approx.f32 $0, $1;"), approximate.rsqrt)
 # ex2.approx: 2 ULP over the full range (PTX ISA, ex2). Without ftz subnormal results are kept.
-exp2_approx = _unary(_ptx("ex2.approx.f32 $0, $1;"), _llvm("llvm.exp2"))
-exp2_approx_ftz = _unary(_ptx("ex2.approx.ftz.f32 $0, $1;"), _llvm("llvm.exp2"))
+exp2_approx = _unary(_ptx("ex2.approx.f32 $0, $1;"), approximate.exp2)
+exp2_approx_ftz = _unary(_ptx("ex2.approx.ftz.f32 $0, $1;"), approximate.exp2_ftz)
 # rcp.approx: 1 ULP (PTX ISA, rcp). ftz, which spares three instructions, takes subnormal arguments for zero.
-reciprocal_approx = _unary(_ptx("rcp.approx.ftz.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
+reciprocal_approx = _unary(_ptx("rcp.approx.ftz.f32 $0, $1;"), approximate.reciprocal_ftz)
 
 reciprocal = _unary(_ptx("rcp.rn.f32 $0, $1;"), lambda context, builder, x: builder.fdiv(ONE, x))
 absolute = _unary(_clear_sign, _clear_sign)

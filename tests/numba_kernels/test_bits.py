@@ -1,4 +1,6 @@
-"""The record of output bits: a hash for every operator, dtype, contract and width, so that a change of any bit is seen.
+"""The golden values: hashes of the output bits for every operator, dtype, contract and width, so that a change of any is seen.
+
+The emulator and the GPU have the same: here they are computed on the emulator where there is no GPU, in test_gpu.py on one.
 
 python tests/numba_kernels/test_bits.py        write the record anew (bits.jsonl): after a change that is meant to change bits
 """
