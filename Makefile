@@ -17,7 +17,7 @@ ORDER ?= $$(git rev-parse HEAD)
 SLOW = $(PYTEST) -m slow $(if $(BUDGET),--budget $(BUDGET) --order-seed "$(ORDER)") $(ARGS)
 BITS := tests/numba_kernels/test_bits.py
 
-.PHONY: difftest test lint ci slow bits pages floors sanitize clean
+.PHONY: difftest test lint ci slow bits pages floors sanitize faults fuzz clean
 
 difftest: $(VENV)/.installed
 	$(BIN)/python cli.py difftest $(ARGS)
@@ -63,6 +63,15 @@ pages: $(VENV)/.installed-test
 # The kernels under NVIDIA's compute-sanitizer, on a GPU machine; LOG=FILE keeps all that it says.
 sanitize:
 	benchmarks/sanitize.sh $(LOG)
+
+# Every call of every place at which the tester meets the system fails once: minutes.
+faults: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/faults.py benchmarks/results/faults.jsonl
+
+# Made-up input for the readers and the public functions, for so many seconds in all.
+SECONDS ?= 60
+fuzz: $(VENV)/.installed-test
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest -q --timeout 0 tests/fuzz
 
 # The lowest versions that pyproject.toml allows, in a venv of their own, run the suite once. Gigabytes: torch with CUDA.
 FLOORS := out/floors

@@ -9,6 +9,7 @@ import time
 import traceback
 from pathlib import Path
 
+from difftest import system
 from difftest.wording import in_a_line
 
 FOLDER = Path("out/faults")
@@ -33,7 +34,7 @@ def _kept(text: str) -> Path | None:
     """The file that holds the text: in the working directory's folder, else among temporary files, else nowhere."""
     for folder in (FOLDER, Path(tempfile.gettempdir())):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            system.make_folder(folder)
             with tempfile.NamedTemporaryFile(
                 "w", dir=folder, prefix=time.strftime("%Y%m%d-%H%M%S-"), suffix=".txt", delete=False, errors="backslashreplace"
             ) as file:

@@ -7,11 +7,13 @@ import math
 from pathlib import Path
 from typing import Any, NoReturn
 
+from difftest import system
+
 
 def read(path: Path) -> str:
     """The text of a file. ValueError says why it can't be read: there is none, a folder, bytes that are no UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
+        return system.read(path)
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
     except UnicodeDecodeError as error:

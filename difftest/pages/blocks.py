@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from difftest.pages import arguments, exhaustive, forms, operators, orders, power, speed
+from difftest.pages import arguments, exhaustive, forms, operators, orders, power, reliability, speed
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "arguments": arguments.arguments,
@@ -14,8 +14,10 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "bench-plots": speed.both_plots,
     "claims": operators.claims,
     "contract-cost": speed.contract_costs,
+    "coverage": reliability.coverage,
     "emulator-speed": speed.emulator,
     "exhaustive": exhaustive.exhaustive,
+    "faults": reliability.faults,
     "first-call": speed.first_calls,
     "forms": forms.forms,
     "ladder": speed.steps,
@@ -29,6 +31,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "orders": orders.orders,
     "regimes": operators.inputs,
     "profile": speed.profile,
+    "sanitizers": reliability.sanitizers,
     "speed": speed.headline,
     "speed-plot": speed.width_plot,
     "tolerances": power.tolerances,

@@ -18,6 +18,8 @@ BENCH, LADDER, CONTRACTS, FIRST_CALL, PROFILE, TUNING, EMULATOR = (
 )
 MUTANTS = "numba-kernels/mutants"
 ORDER = "numba-kernels/order"
+FAULTS = "numba-kernels/faults"
+COVERAGE = "numba-kernels/coverage"
 EXHAUSTIVE = "numba-kernels/exhaustive"
 MATRIX = RESULTS / "matrix-h200.jsonl"
 
@@ -32,6 +34,8 @@ COMMANDS = {
     MUTANTS: "python cli.py mutants --corpus field --json benchmarks/results/mutants-field.jsonl",
     ORDER: "python benchmarks/order.py benchmarks/results/order-h200.jsonl",
     EXHAUSTIVE: "python cli.py exhaustive --contract all --plants 20 --json benchmarks/results/exhaustive-gated-h200.jsonl",
+    FAULTS: "python benchmarks/faults.py benchmarks/results/faults.jsonl",
+    COVERAGE: "python benchmarks/coverage.py benchmarks/results/coverage.jsonl",
     EMULATOR: "python benchmarks/emulator_speed.py --json benchmarks/results/emulator-speed.jsonl",
 }
 

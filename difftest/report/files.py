@@ -6,11 +6,11 @@ import importlib.util
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from difftest import system
 from difftest.errors import LackingError, UsageError
 
 
@@ -66,21 +66,17 @@ def check_apart(files: Mapping[str, Path | None], folders: Mapping[str, Path | N
 def write_text(path: Path, text: str) -> None:
     """Writes the file in one step: a reader sees the old content or all of the new. A symbolic link stays, its target changes.
 
-    It is on the disk when this returns. What UTF-8 can't hold, half a surrogate pair of a path, is written as its escape.
-    LackingError when any of this fails, which leaves the old content as it was.
+    It is on the disk when this returns. LackingError when any of this fails, which leaves the old content as it was.
     """
     target = _target(path)
     temporary = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=target.parent, prefix=".difftest-", delete=False, encoding="utf-8", errors="backslashreplace"
-        ) as file:
+        with system.create(target.parent) as file:
             temporary = Path(file.name)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            system.write(file, text)
+            system.sync(file)
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
+        system.rename(temporary, target)
     except BaseException as error:
         if temporary:
             temporary.unlink(missing_ok=True)
@@ -124,7 +120,7 @@ def need(option: str, library: str) -> None:
 def make_folder(option: str, folder: Path) -> None:
     """Makes the folder; UsageError when it can't be made or written to."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        system.make_folder(folder)
     except OSError as error:
         raise UsageError(f"{option}: {folder}: {error.strerror}") from None
     if not os.access(folder, os.W_OK):
@@ -134,7 +130,7 @@ def make_folder(option: str, folder: Path) -> None:
 def _state(path: Path) -> os.stat_result | None:
     """What is there, symbolic links followed; None for nothing yet."""
     try:
-        return path.stat()
+        return system.state(path)
     except FileNotFoundError:
         return None
 

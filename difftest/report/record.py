@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from difftest import json_text
+from difftest import json_text, system
 from difftest.cases.case import READ as CASE_SCHEMAS
 from difftest.cases.case import SCHEMA as CASE_SCHEMA
 from difftest.cases.case import Case, check_schema
@@ -51,7 +51,7 @@ def save_case(folder: Path, result: Result) -> Path:
     """Saves one result as a case file that `replay` takes; the name says which case it is."""
     case = result.case
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        system.make_folder(folder)
     except OSError as error:
         raise not_written(folder, error) from None
     kept = "-shrunk" if isinstance(case.given, Values) else ""
