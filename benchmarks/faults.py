@@ -1,6 +1,6 @@
 """Fault injection: each call of each place at which the tester meets the system fails once, in a run of 20 small cases.
 
-python benchmarks/faults.py benchmarks/results/faults.jsonl       (about half an hour on one core; `make faults`)
+python benchmarks/faults.py benchmarks/results/faults.jsonl       (`make faults`, minutes)
 
 Exit status 1 where a run ended as it must not: tests/faults/injection.py says how it must.
 """
@@ -35,7 +35,7 @@ def main(file: Path, most: int | None) -> None:
         folder = Path(name)
         usual = {candidate: run(folder / candidate, candidate) for candidate in CANDIDATES}
         for place in PLACES:
-            for candidate in ("right",) if place.candidate else CANDIDATES:
+            for candidate in place.of:
                 statuses: Counter[str] = Counter()
                 wrong, calls, errors = [], 0, set()
                 (folder / "runs" / candidate).mkdir(parents=True, exist_ok=True)
@@ -50,6 +50,7 @@ def main(file: Path, most: int | None) -> None:
     document = {
         "schema": SCHEMA,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": "benchmarks/faults.py",
         "environment": environment("cpu"),
         "cases": CASES,
         "seconds": round(time.monotonic() - began),

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 CONFORMS, DIFFERS, BAD_USAGE, LACKING = 0, 1, 2, 3
 NEEDED = ("numpy", "numba", "torch", "ml_dtypes", "mpmath", "click", "rich", "hypothesis")  # without which no command runs
-_SCARCE = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT}  # processes, memory, files, room
+_SCARCE = {getattr(errno, name, 0) for name in ("EAGAIN", "ENOMEM", "EMFILE", "ENFILE", "ENOSPC", "EDQUOT", "ENOBUFS")}
 FAULT = 70  # of the tester itself: EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # stopped by Ctrl-C before a difference was found: the shell's own 128 + SIGINT
 UNREAD = 141  # standard output was closed before its end, and no difference was found: 128 + SIGPIPE
@@ -36,9 +36,14 @@ class LackingError(TesterError):
 
 def known(error: Exception) -> LackingError | None:
     """What to say in place of a library's error that says what the environment lacks; None for any other."""
-    if isinstance(error, OSError) and error.errno in _SCARCE:
-        return LackingError(f"the system gives no more: {error.strerror}")
+    if is_scarce(error):
+        return LackingError(f"the system gives no more: {error}")
     return not_installed(error) if isinstance(error, ModuleNotFoundError) else out_of_memory(error)
+
+
+def is_scarce(error: BaseException) -> bool:
+    """Whether the system refused one more process, file, buffer or block."""
+    return isinstance(error, OSError) and error.errno in _SCARCE
 
 
 def out_of_memory(error: Exception) -> LackingError | None:

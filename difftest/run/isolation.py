@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from difftest import errors
 from difftest.cases.case import Case
 from difftest.providers.resolve import is_file, resolve
 from difftest.run import buffers, memory, nursery
@@ -124,7 +125,11 @@ class _Process:
                     raise lost
             message = self.channel.recv(2 * MOST)
             answer = json.loads(message) if message else None
-        except (OSError, ValueError):
+        except ValueError:
+            answer = None
+        except OSError as error:
+            if errors.is_scarce(error):  # the tester's own lack, which says nothing of the candidate
+                raise
             answer = None
         if isinstance(answer, dict):
             return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import reprlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -63,6 +64,12 @@ def assert_conforms(
     sense; LackingError where the environment lacks something.
     """
     __tracebackhide__ = True
+    _check(str, "text", op=op, contract=contract, device=device)
+    _check(int, "a whole number", seed=seed, cases=cases, strength=strength)
+    _check((int, float), "a number", eps=eps, time_budget=time_budget or 0)
+    _check((str, int, Sequence), "text or a list", dtypes=dtypes, widths=widths, rows=rows, regimes=regimes, against=against)
+    _check((str, Callable), "a function or text", function=function)
+    _check((str, Path), "a path", failures=failures)
     provider = resolve(function, "function") if isinstance(function, str) else FileCandidate(_named(function), function)
     if case is not None:
         session = _one(_case(case), provider, _text(against), device, batch_invariant)
@@ -95,6 +102,13 @@ def assert_conforms(
     searched = beyond(session, request, outcome, shrinks=True)
     if not _conforms(outcome, alone=request is None):
         raise AssertionError(_report(session, outcome, searched, Path(failures)))
+
+
+def _check(kind: Any, allowed: str, **given: Any) -> None:
+    """UsageError for an argument that is of another kind than its option."""
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            raise UsageError(f"{name}: {reprlib.repr(value)} is not allowed; allowed: {allowed}")
 
 
 def _conforms(outcome: Outcome, *, alone: bool) -> bool:

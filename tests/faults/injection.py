@@ -20,9 +20,11 @@ from xml.etree import ElementTree
 from click.testing import CliRunner
 
 from difftest import cli
+from difftest.run.nursery import Gone
 
-WRONG = Path(__file__).parent.parent / "difftest" / "broken" / "drops_one_element.py"
-CANDIDATES = {"right": "numba", "wrong": f"{WRONG}:rmsnorm"}
+BROKEN = Path(__file__).parent.parent / "difftest" / "broken"
+# The kernels in the tester's process; a file's function in a process of its own, right and wrong.
+CANDIDATES = {"numba": "numba", "right": f"{BROKEN / 'plain'}.py:rmsnorm", "wrong": f"{BROKEN / 'drops_one_element'}.py:rmsnorm"}
 REGIMES = "normal,some_zeros,zeros,subnormal,magnitudes,small_mean_square,eps_dominates,outliers,square_overflow,range_limit"
 CASES = 20
 FILES = {"--json": "run.json", "--html": "run.html", "--junit": "run.xml", "--plots": "plots", "--failures": "failures"}
@@ -34,7 +36,8 @@ class Place:
     """A function, by module and name, and the errors that it fails with, one at a time.
 
     `candidate`: a failure there is one of the candidate's call, and so a difference of that case alone. `before`: it is called
-    before a run too, where a failure is bad usage. `workers`: of the run.
+    before a run too, where a failure is bad usage. `mended`: the run may go on as if nothing had been. `of`: the candidates that
+    come to it. `workers`: of the run.
     """
 
     name: str
@@ -42,6 +45,8 @@ class Place:
     errors: tuple[Exception, ...]
     candidate: bool = False
     before: bool = False
+    mended: bool = False
+    of: tuple[str, ...] = ("numba", "wrong")
     workers: int = 0
 
 
@@ -49,16 +54,25 @@ def _errors(*numbers: int) -> tuple[Exception, ...]:
     return tuple(OSError(number, os.strerror(number)) for number in numbers)
 
 
+OWN, ISOLATED = ("numba",), ("right", "wrong")
+ROOM, PROCESSES = (errno.ENOSPC, errno.EIO), (errno.EAGAIN, errno.ENOMEM, errno.EMFILE)
 PLACES = (
-    Place("create a file", "difftest.system:create", _errors(errno.ENOSPC, errno.EMFILE, errno.EACCES)),
-    Place("write", "difftest.system:write", _errors(errno.ENOSPC, errno.EIO, errno.EDQUOT)),
-    Place("fsync", "difftest.system:sync", _errors(errno.EIO, errno.ENOSPC)),
-    Place("rename", "difftest.system:rename", _errors(errno.EIO, errno.ENOSPC, errno.EPERM)),
+    Place("create a file", "difftest.system:create", _errors(*ROOM, errno.EMFILE, errno.EACCES)),
+    Place("write", "difftest.system:write", _errors(*ROOM, errno.EDQUOT)),
+    Place("fsync", "difftest.system:sync", _errors(*ROOM)),
+    Place("rename", "difftest.system:rename", _errors(*ROOM, errno.EPERM)),
     Place("make a folder", "difftest.system:make_folder", _errors(errno.ENOSPC, errno.EROFS), before=True),
     Place("look at a path", "difftest.system:state", _errors(errno.EIO, errno.EACCES), before=True),
-    Place("allocate a buffer", "difftest.run.buffers:allocate", (MemoryError(),)),
-    Place("launch", "numba_kernels.emulator.launch:EmulatedKernel.launch", (MemoryError(), *_errors(errno.EIO)), candidate=True),
-    Place("start a worker", "difftest.run.pool:_Pool._start", _errors(errno.EAGAIN, errno.ENOMEM, errno.EMFILE), workers=1),
+    Place("append to the journal", "difftest.run.journal:os.write", _errors(*ROOM), mended=True),
+    Place("allocate a buffer", "difftest.run.buffers:allocate", (MemoryError(),), of=OWN),
+    Place(
+        "launch", "numba_kernels.emulator.launch:EmulatedKernel.launch", (MemoryError(), *_errors(errno.EIO)), True, of=("numba",)
+    ),
+    Place("start a worker", "difftest.run.pool:_Pool._start", _errors(*PROCESSES), of=OWN, workers=1),
+    Place("share memory", "difftest.run.memory:_nameless", _errors(errno.ENOMEM, errno.EMFILE), of=ISOLATED),
+    Place("start a process", "difftest.run.nursery:Nursery.start", _errors(*PROCESSES), of=ISOLATED),
+    Place("lose the nursery", "difftest.run.nursery:Nursery.start", (Gone("made up"),), mended=True, of=ISOLATED),
+    Place("hand a call over", "difftest.run.isolation:socket.send_fds", _errors(errno.ENOBUFS), of=("right",)),
 )
 
 
@@ -149,14 +163,14 @@ def wrong_with(place: Place, candidate: str, usual: Ended, found: Ended) -> list
     if place.candidate:
         if len(changed) > 1 or any("raised" not in found.cases[name] for name in changed):
             faults.append(f"other results in {sorted(changed)}")
-        if candidate == "right" and found.status != DIFFERS:
+        if found.status != DIFFERS:
             faults.append(f"status {found.status} after a call that failed")
         return faults
     if changed:
         faults.append(f"other results in {sorted(changed)}")
     if found.verdict not in (None, usual.verdict) and not (found.verdict == "no evidence" and found.status in (LACKING, FAULT)):
         faults.append(f"verdict {found.verdict}")
-    allowed = {usual.status, LACKING} if candidate == "wrong" else {LACKING}
+    allowed = {usual.status, LACKING} if candidate == "wrong" or place.mended else {LACKING}
     if place.before:
         allowed.add(USAGE)
     if found.status not in allowed:
@@ -178,9 +192,5 @@ def every(
                 found = run(folder / f"{place.name}-{number}-{error}".replace("/", "-"), candidate, place.workers)
             if len(calls) < number:
                 break
-            yield (
-                number,
-                errno.errorcode.get(getattr(error, "errno", 0), type(error).__name__),
-                found,
-                wrong_with(place, candidate, usual, found),
-            )
+            name = errno.errorcode.get(getattr(error, "errno", 0), type(error).__name__)
+            yield number, name, found, wrong_with(place, candidate, usual, found)

@@ -127,7 +127,7 @@ def test_a_command_takes_its_options_or_is_bad_usage(name, data):
     assert result.exit_code in (0, 1, 2, 3), (flat, result.stderr)
     said = [line for line in result.stderr.splitlines() if line.startswith("error")]
     assert len(said) <= 1, (flat, said)
-    assert said or result.exit_code != 3, flat
+    assert said or result.exit_code != 3 or name == "mutants", flat  # whose report says that no kernel was run
     assert "Traceback" not in result.stderr, flat
     assert outside == ["here"], flat
 
@@ -152,5 +152,5 @@ def test_assert_conforms_takes_its_arguments_or_names_what_is_wrong(function, op
     with tempfile.TemporaryDirectory() as folder:
         try:
             assert_conforms(function, **{"cases": 0, "strength": 0, "failures": folder, **usual, **options})
-        except (AssertionError, errors.TesterError, TypeError) as error:
+        except (AssertionError, errors.TesterError) as error:
             assert str(error)  # noqa: PT017

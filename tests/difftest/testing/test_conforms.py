@@ -9,6 +9,7 @@ import torch
 
 import difftest
 from difftest import assert_conforms
+from difftest.errors import UsageError
 from difftest.providers.resolve import resolve
 from reference.contracts import contract
 
@@ -131,3 +132,24 @@ def test_time_that_is_left_is_searched(tmp_path):
     assert_conforms(wrong_at_one_width, "rmsnorm", failures=tmp_path, **SMALL)
     with pytest.raises(AssertionError, match="Shrunk: rmsnorm bf16 1x29"):
         assert_conforms(wrong_at_one_width, "rmsnorm", failures=tmp_path, time_budget=30, **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("argument", "allowed"),
+    [
+        ({"device": None}, "device: None is not allowed; allowed: text"),
+        ({"contract": 5}, "contract: 5 is not allowed; allowed: text"),
+        ({"seed": "1"}, "seed: '1' is not allowed; allowed: a whole number"),
+        ({"eps": "small"}, "eps: 'small' is not allowed; allowed: a number"),
+        ({"widths": 1.5}, "widths: 1.5 is not allowed; allowed: text or a list"),
+        ({"failures": 5}, "failures: 5 is not allowed; allowed: a path"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named_with_what_is_allowed(argument, allowed):
+    with pytest.raises(UsageError, match=allowed):
+        assert_conforms(rmsnorm, **argument)
+
+
+def test_what_is_no_function_is_named():
+    with pytest.raises(UsageError, match="function: 5 is not allowed; allowed: a function or text"):
+        assert_conforms(5, "rmsnorm")
