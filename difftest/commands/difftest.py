@@ -63,7 +63,8 @@ def difftest(
         )
     if files.markdown:
         raise UsageError("--markdown: for a matrix of several candidates, or --candidate all")
-    session, request, notes = planned(given, defaults, files.failures)
+    saved = journals.saved_in(resume) if resume else None
+    session, request, notes = planned(given, defaults, files.failures, saved=saved)
     words = _in_words(given, request)
     before = Baseline.read(baseline) if baseline else None
     if inputs:
@@ -84,7 +85,7 @@ def _journal(session: Session, path: Path | None, resume: Path | None) -> Journa
     """The journal named, the one to go on from, or one that nobody asked for."""
     if path and resume:
         raise UsageError("--resume: the run goes on in its own journal; leave out --journal")
-    about = journals.about(session.candidate, session.against, session.batch_invariant)
+    about = journals.about(session.candidate, session.against, session.batch_invariant, session.cases)
     if resume:
         return Journal(resume, about, resume=True)
     if path:
@@ -105,11 +106,16 @@ def _of_file(given: Given, request: Request, inputs: Path) -> tuple[list[Case], 
 
 
 def planned(
-    given: Given, defaults: Mapping[str, Any], failures: Path, provider: Provider | None = None
+    given: Given,
+    defaults: Mapping[str, Any],
+    failures: Path,
+    provider: Provider | None = None,
+    saved: Sequence[Case] | None = None,
 ) -> tuple[Session, Request, list[str]]:
     """The cases that the options ask for and how they are run, the request that they come from, and what to say of it.
 
-    What failed before and is saved in `failures` runs first. `provider`: the candidate, where its name is not enough to find it.
+    What failed before and is saved in `failures`, or these `saved`, runs first. `provider`: the candidate, where its name is not
+    enough to find it.
     """
     bounded = bool(given.widths)
     given = _with_defaults(given, defaults)
@@ -122,7 +128,8 @@ def planned(
     )
     contracts, without = options.contracts(given.contract, op_names, given.eps)
     request = _request(given, contracts, candidate, bounded)
-    saved = record.saved_cases(failures, given.candidate, request)
+    if saved is None:
+        saved = record.saved_cases(failures, given.candidate, request)
     session = replace(_session(given, request, saved), provider=candidate)
     return session, request, [f"{op} has no contract {given.contract}: not run" for op in without]
 

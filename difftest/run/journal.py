@@ -15,7 +15,7 @@ import tempfile
 import time
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -118,9 +118,25 @@ def unnamed(about: Mapping[str, Any]) -> Journal | None:
         return None
 
 
-def about(candidate: str, against: typing.Sequence[str], batch_invariant: bool) -> dict[str, Any]:
-    """What must be the same for a run to be gone on with: who is compared, a file's content with it."""
+def saved_in(path: Path) -> list[Case]:
+    """The cases that the run of a journal began with because they had failed before: others may have been saved since."""
+    try:
+        with path.open("rb") as file:
+            head = file.readline()
+    except OSError as error:
+        raise UsageError(f"--resume: {path}: {error.strerror}") from None
+    if not head.endswith(b"\n"):
+        return []
+    try:
+        return [Case.from_json(record) for record in _parsed(path, 1, head).get("saved", [])]
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"--resume: {path}: line 1 is no line of a journal: {error}") from None
+
+
+def about(candidate: str, against: Sequence[str], batch_invariant: bool, cases: Sequence[Case]) -> dict[str, Any]:
+    """What must be the same for a run to be gone on with: who is compared, a file's content with it; which cases were saved."""
     found: dict[str, Any] = {"candidate": candidate, "against": list(against), "batch_invariant": batch_invariant}
+    found["saved"] = [case.to_json() for case in cases if case.origin == "saved"]
     files = [Path(name.rpartition(":")[0]) for name in (candidate, *against) if is_file(name)]
     return found | {f"sha256 of {file}": hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()}
 

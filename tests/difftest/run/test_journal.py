@@ -136,9 +136,9 @@ def children(pid):
     return [*own, *(each for child in own for each in children(child))]
 
 
-def run_under_fire(folder, command, times, victims):
+def run_under_fire(folder, command, times, victims, mean):
     """Runs the command, goes on with its journal until it ends by itself, and kills a victim, out of those that `victims` gives
-    for the run's process, at `times` random moments. How often the run had to go on."""
+    for the run's process, at `times` random moments, `mean` seconds apart. How often it ran, and how often it was shot at."""
     random.seed(times)
     journal, left, runs = folder / "run.jsonl", times, 0
     while True:
@@ -147,7 +147,7 @@ def run_under_fire(folder, command, times, victims):
         tester = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         runs += 1
         while tester.poll() is None:
-            time.sleep(random.expovariate(1 / FIRE))
+            time.sleep(random.expovariate(1 / mean))
             found = victims(tester.pid)
             if left and found and journal.exists():
                 with suppress(ProcessLookupError):
@@ -158,9 +158,6 @@ def run_under_fire(folder, command, times, victims):
             return runs, times - left
 
 
-FIRE = 0.7  # seconds between two shots
-
-
 def command_of(folder, candidate, *more):
     words = ["--candidate", candidate, "--failures", str(folder / "failures"), *more]
     return [sys.executable, "-m", "difftest.cli", "difftest", *words]
@@ -168,35 +165,30 @@ def command_of(folder, candidate, *more):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("times", [50])
-def test_a_run_whose_tester_is_killed_at_random_moments_finds_the_same(broken, tmp_path, times, monkeypatch):
+@pytest.mark.parametrize(("victims", "times"), [("the tester", 50), ("its processes", 200)])
+def test_a_run_that_is_shot_at_finds_what_it_finds_in_peace(broken, tmp_path, monkeypatch, victims, times):
+    """`its processes`: the pool's server and workers' nurseries, the candidate's processes, whatever there is at that moment."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    times = int(os.environ.get("SHOTS", times))
     ours = ("--device", "cpu", "--ops", "rmsnorm", "--widths", "3,64", "--cases", "200", "--strength", "1")
     command = command_of(tmp_path, broken("drops_one_element", "rmsnorm"), *ours)
-    expected = uninterrupted(tmp_path, command)
-    shot = 0
+    began = time.monotonic()
+    expected, shot = uninterrupted(tmp_path, command), 0
+    whom, mean = (lambda pid: [pid], (time.monotonic() - began) / 2) if victims == "the tester" else (children, 0.3)
     while shot < times:
-        for name in ("run.jsonl", "run.json"):
-            (tmp_path / name).unlink(missing_ok=True)
-        _, more = run_under_fire(tmp_path, command, times - shot, lambda pid: [pid])
+        for name in ("run.jsonl", "run.json", "failures"):
+            subprocess.run(["rm", "-rf", name], cwd=tmp_path, check=True)
+        _, more = run_under_fire(tmp_path, command, times - shot, whom, mean)
         shot += more
         assert sorted_cases(tmp_path / "run.json") == expected
-    print(f"{shot} kills, {len(expected)} comparisons")
+    print(f"{shot} kills of {victims}, {len(expected)} comparisons")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("times", [200])
-def test_a_run_whose_processes_are_killed_at_random_moments_finds_the_same(broken, tmp_path, times, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    ours = ("--device", "cpu", "--ops", "rmsnorm", "--widths", "3,64", "--cases", "200", "--strength", "1")
-    command = command_of(tmp_path, broken("drops_one_element", "rmsnorm"), *ours)
-    expected = uninterrupted(tmp_path, command)
-    shot = 0
-    while shot < times:
-        for name in ("run.jsonl", "run.json"):
-            (tmp_path / name).unlink(missing_ok=True)
-        _, more = run_under_fire(tmp_path, command, times - shot, children)
-        shot += more
-        assert sorted_cases(tmp_path / "run.json") == expected
-    print(f"{shot} kills, {len(expected)} comparisons")
+def test_what_was_saved_since_is_not_added_to_a_run_that_goes_on(difftest, broken, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--candidate", broken("drops_one_element", "rmsnorm"), *WORDS[2:])
+    first = difftest(*words, "--journal", "kept.jsonl")
+    assert list((tmp_path / "failures").iterdir())
+    again = difftest(*words, "--resume", "kept.jsonl")
+    assert again.json["cases"] == first.json["cases"]
+    assert len(difftest(*words).json["cases"]) > len(first.json["cases"])
