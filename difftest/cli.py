@@ -42,6 +42,7 @@ JOURNAL = "Keep what each case showed in FILE, a line as it ends.  [default: one
 RESUME = "Go on with a run that was killed, from its journal: the same options, and no case again that had ended."
 KERNEL_ARGUMENT = "One argument, in order: 3, 0.5, float32:0.5, zeros:float32:64, normal:float32:8x64, FILE.npy."
 SAME_VALUE = "What two threads are that write the same value to one place, in no order."
+ON = "Run on a Ray cluster in place of processes here (extra `ray`): RAY_ADDRESS's, or one on this machine, or that at ADDRESS."
 BATCH_INVARIANT = "Bits of a row that depend on the number of rows in the call are a difference, not a remark."
 
 
@@ -212,6 +213,7 @@ def main() -> None:
     help="No new case starts after it; what is left of it is searched.",
 )
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: by candidate and cores]")
+@click.option("--on", default="", metavar="ray|ray://ADDRESS", help=ON)
 @isolation_options
 @click.option("--batch-invariant", is_flag=True, help=BATCH_INVARIANT)
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write a matrix as a Markdown page.")
@@ -309,6 +311,7 @@ def identify(**options: Any) -> int:
 @listed("--seeds", default="0", metavar="NUMBERS", show_default=True, help="Each a run of its own.")
 @click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new kernel after this time.")
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: one a core, at most 8]")
+@click.option("--on", default="", metavar="ray|ray://ADDRESS", help=ON)
 @click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help=RESULT_FILE_WHOLE)
 def mutants(**options: Any) -> int:
     """Measure what the tester catches: kernels wrong in one way each, and honest ones.

@@ -40,6 +40,7 @@ class Given:
     strength: int
     in_process: bool = False
     call_timeout: float | None = None
+    on: str = ""
 
     def check_numbers(self) -> None:
         """UsageError for a number that is out of range."""
@@ -48,6 +49,7 @@ class Given:
         if self.strength not in STRENGTHS:
             raise one_of("--strength", str(self.strength), map(str, STRENGTHS))
         workers(self.workers)
+        cluster(self.on)
         at_least("--time-budget", self.time_budget or 0.0, 0.0)
         if self.call_timeout is not None and not self.call_timeout > 0:
             raise UsageError(f"--call-timeout: {self.call_timeout} is not allowed; allowed: numbers above 0")
@@ -109,6 +111,12 @@ def workers(value: int | None) -> None:
     most = max(16, 4 * (os.cpu_count() or 1))
     if (value or 0) > most:
         raise UsageError(f"--workers: {value} is not allowed; the largest allowed here is {most}, four a core")
+
+
+def cluster(on: str) -> None:
+    """UsageError for what names no cluster."""
+    if on and on != "ray" and not on.startswith("ray://"):
+        raise UsageError(f"--on: {on!r} is not allowed; allowed: ray, ray://ADDRESS")
 
 
 def seed(value: int) -> None:

@@ -193,6 +193,7 @@ def _session(given: Given, request: Request, saved: Sequence[Case]) -> Session:
         given.batch_invariant,
         not given.in_process,
         given.call_timeout,
+        on=given.on,
     )
 
 

@@ -34,6 +34,7 @@ def mutants(
     json: Path | None,
     time_budget: float | None,
     workers: int | None,
+    on: str,
     defaults: Mapping[str, Any],
 ) -> int:
     """Runs the corpora asked for and reports who was found by what. Returns the exit status.
@@ -42,6 +43,7 @@ def mutants(
     of `difftest`, whose default run's cases these are.
     """
     options.workers(workers)
+    options.cluster(on)
     options.at_least("--time-budget", time_budget or 0.0, 0.0)
     asked = Asked(
         _chosen(corpus, ops, only),
@@ -49,6 +51,7 @@ def mutants(
         defaults,
         min(8, pool.cores()) if workers is None else workers,
         time_budget,
+        on=on,
     )
     if json:
         check_writable("--json", json)

@@ -38,6 +38,7 @@ class Asked:
     defaults: Options
     workers: int = 0
     time_budget: float | None = None
+    on: str = ""  # a cluster, in place of workers here
 
 
 @dataclass(slots=True)
@@ -209,7 +210,7 @@ def run(asked: Asked, on_entry: Callable[[Found], None] = lambda found: None) ->
     try:
         with interrupts.on_sigterm_too():
             limits = pool.Limits(deadline, MOST_CRASHES)
-            pool.run(Entries(asked), _groups(asked), keep, processes=asked.workers, limits=limits)
+            pool.run(Entries(asked), _groups(asked), keep, processes=asked.workers, limits=limits, on=asked.on)
     except KeyboardInterrupt:
         outcome.interrupted = True
     outcome.found = [_together(by_entry[entry]) for entry in asked.entries if entry in by_entry]

@@ -29,7 +29,8 @@ class Session:
 
     `again`: the indexes of the cases that are called again, and in parts. `batch_invariant`: bits that depend on the part
     are a difference. `isolated`: other people's code runs in processes of its own, a call of it `call_seconds` at most (None: by
-    its size). `provider`, `references`: the candidate and the references themselves, for this process alone: `opened`.
+    its size). `on`: the cluster that the cases run on, in place of workers here. `provider`, `references`: the candidate and the
+    references themselves, for this process alone: `opened`.
     """
 
     cases: Sequence[Case]
@@ -43,6 +44,12 @@ class Session:
     call_seconds: float | None = None
     provider: Provider | None = None
     references: tuple[Provider, ...] = ()
+    on: str = ""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the cases run in other processes."""
+        return bool(self.workers or self.on)
 
     def opened(self) -> Session:
         """The session with its providers looked up, in processes of their own where it is isolated. UsageError for a name that
@@ -98,10 +105,11 @@ class Checks:
     """A pool's work: the check of a case by its index. A process looks the candidate and the references up once."""
 
     def __init__(self, session: Session) -> None:
-        elsewhere = session.workers and isinstance(session.provider, Isolated)
-        self._session = replace(session, provider=None) if elsewhere else session
-        if session.workers:
-            self._session = replace(self._session, references=())
+        self.needs_gpu = bool(session.cases) and session.cases[0].device != "cpu"
+        self._session = session
+        if session.elsewhere:  # an isolated candidate's process is this one's
+            isolated = isinstance(session.provider, Isolated)
+            self._session = replace(session, provider=None if isolated else session.provider, references=())
 
     def begin(self, group: int) -> Callable[[int], Found | GivenUp]:
         """The check of a case."""
@@ -154,13 +162,13 @@ def run(session: Session, on_case: Callable[[Case], None] = lambda case: None, j
         on_case(session.cases[index])
 
     outcome = Outcome(references=len(session.against))
-    opened = session if session.workers else session.opened()
+    opened = session if session.elsewhere else session.opened()
     try:
         with interrupts.on_sigterm_too():
             limits = pool.Limits(deadline, MOST_CRASHES)
-            groups = session.groups() if session.workers else [list(range(len(session.cases)))]
+            groups = session.groups() if session.elsewhere else [list(range(len(session.cases)))]
             groups = [[index for index in group if index not in found] for group in groups]
-            pool.run(Checks(opened), groups, keep, processes=session.workers, limits=limits)
+            pool.run(Checks(opened), groups, keep, processes=session.workers, limits=limits, on=session.on)
     except KeyboardInterrupt:
         outcome.interrupted = True
     except Exception as error:
