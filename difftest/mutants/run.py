@@ -20,7 +20,7 @@ from difftest.mutants.checks import checks_of
 from difftest.mutants.corpora import CORPORA, Corpus
 from difftest.mutants.entry import Entry
 from difftest.mutants.published import Witness
-from difftest.run import check, pool, stability
+from difftest.run import check, on_ray, pool, stability
 from difftest.run.call import call
 from reference.providers import Provider
 from reference.providers.protocol import missing_device
@@ -210,7 +210,7 @@ def run(asked: Asked, on_entry: Callable[[Found], None] = lambda found: None) ->
     try:
         with interrupts.on_sigterm_too():
             limits = pool.Limits(deadline, MOST_CRASHES)
-            pool.run(Entries(asked), _groups(asked), keep, processes=asked.workers, limits=limits, on=asked.on)
+            on_ray.run(Entries(asked), _groups(asked), keep, on=asked.on, processes=asked.workers, limits=limits)
     except KeyboardInterrupt:
         outcome.interrupted = True
     outcome.found = [_together(by_entry[entry]) for entry in asked.entries if entry in by_entry]

@@ -164,9 +164,7 @@ class _Served:
             return opened.at(request.result, count, request.dtype).view(request.shape).copy_(output)
 
         done = perform(self._functions[number], call, copy if count else torch.clone, self._put_back)
-        if call.placed and next(iter(placed.values())).storage.device.type == "cuda":
-            torch.cuda.synchronize()
-        return self._told(done)
+        return self._told(done) | {"spoiled": torch.cuda.is_initialized() and _spoiled()}
 
     def look(self, number: int, start: int) -> dict[str, Any]:
         """Copies what a tensor that was returned holds now."""
@@ -212,6 +210,15 @@ class _Served:
         """What the import changed: it stays as it is, since it is so wherever the candidate is imported, but for the streams."""
         before, self._watch = self._watch, Watch()
         return before.differs_from(self._watch)
+
+
+def _spoiled() -> bool:
+    """Whether a fault on the GPU has left this process without the use of it. What was begun there is done otherwise."""
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return True
+    return False
 
 
 def _clipped(text: str) -> str:

@@ -14,6 +14,7 @@ import pickle
 import select
 import signal
 import socket
+import sys
 import tempfile
 import time
 import weakref
@@ -56,6 +57,10 @@ class GivenUp(RuntimeError):
     """So many processes of a provider were lost that no other follows."""
 
 
+class NotShared(RuntimeError):
+    """Another process can't open memory of this device here; the message is the reason."""
+
+
 class _Lost(Exception):
     """The process is gone; the text says how, after "it"."""
 
@@ -69,7 +74,11 @@ def provider(spec: str, option: str = "--candidate", *, device: str = "cpu", sec
     """
     if not needs_isolation(spec, device):
         return resolve(spec, option)
-    return Isolated(spec, option, torch.device(device), seconds)
+    try:
+        return Isolated(spec, option, torch.device(device), seconds)
+    except NotShared as error:
+        print(f"{spec} runs in the tester's process: {error}", file=sys.stderr)
+        return resolve(spec, option)
 
 
 def prepare(specs: Sequence[str], in_process: bool = False) -> None:
@@ -84,6 +93,11 @@ def needs_isolation(spec: str, device: str) -> bool:
     if not memory.shareable() or spec.partition(":")[0] == ARITHMETIC:
         return False
     return is_file(spec) or device != "cpu" or spec not in OWN
+
+
+def limit(case: Case, seconds: float | None) -> float:
+    """Seconds that a call of the case may take: those asked for, else by its size."""
+    return SECONDS + SECONDS_AN_ELEMENT * case.rows * case.width if seconds is None else seconds
 
 
 def printed_by(spec: str) -> Path:
@@ -186,11 +200,21 @@ class Isolated:
             from difftest.errors import UsageError
 
             raise UsageError(f"{option}: {spec} does not import: it {lost}") from None
+        if device.type != "cpu":
+            self._try_to_share()
         self.name = spec if is_file(spec) else str(about["name"])
         self.in_place = bool(about["in_place"])
         self.batch_invariant = bool(about["batch_invariant"])
         self._version = str(about["version"])
         self._notes = [str(note) for note in about["notes"]]
+
+    def _try_to_share(self) -> None:
+        try:
+            self._shared.begin(memory.ALIGNMENT)
+            self._open()
+        except (_Lost, RuntimeError) as error:
+            self.close()
+            raise NotShared(f"no memory of {self._device} can be shared: {' '.join(str(error).split())[:300]}") from None
 
     def claims(self, op: str) -> Contract | None:
         """As of `Provider`."""
@@ -256,20 +280,23 @@ class Isolated:
         call = Call.of(case, given, out)
         result, killed = self._shared.take(case.rows * case.width, call.dtype), False
         places = {name: self._place(placed) for name, placed in call.placed.items()}
-        printed = ""
+        printed, spoiled = "", False
         try:
             number = self._number(function)
             kept = tuple(each.number for each in self._returned)
             request = Request(case.op, call.contract, places, call.out, call.shape, call.dtype, self._shared.offset(result), kept)
             assert self._process
-            told = self._process.ask(("call", number, request), self._limit(case))
+            told = self._process.ask(("call", number, request), limit(case, self._seconds))
             done = self._told(told, result.view(case.shape))
+            spoiled = bool(told.get("spoiled"))
         except _Lost as lost:
             printed, killed = self._lose(lost), lost.killed
             done = Performed([str(lost)], str(lost), raised=True)
         except Unavailable as error:
             done = Performed([f"raised {error}"], f"raised {error}", raised=True)
         printed = printed or self._keep_printed()
+        if spoiled:
+            self._retire()
         done.notes = [*self._notes, *done.notes, *([f"printed {printed}"] if printed else [])]
         return done, killed
 
@@ -288,11 +315,6 @@ class Isolated:
             self._lose(lost)
             return None
         return into.view(shape).clone()
-
-    def _limit(self, case: Case) -> float:
-        if self._seconds is not None:
-            return self._seconds
-        return SECONDS + SECONDS_AN_ELEMENT * case.rows * case.width
 
     def _place(self, placed: buffers.Placed) -> Place:
         storage = placed.storage
@@ -366,7 +388,8 @@ class Isolated:
             assert self._process
             file = self._shared.file
             assert self._process
-            self._process.ask(("open", self._shared.opening()), SECONDS, *([] if file is None else [file]))
+            opened = self._process.ask(("open", self._shared.opening()), SECONDS, *([] if file is None else [file]))
+            _understood(opened)
             self._opened = self._shared.generation
 
     def _number(self, function: _Function) -> int:
@@ -383,6 +406,13 @@ class Isolated:
         self._process = None
         self._returned.clear()
         return printed
+
+    def _retire(self) -> None:
+        """Ends a process that is of no more use; the next call has another."""
+        if self._process:
+            self._process.end(now=True)
+        self._process = None
+        self._returned.clear()
 
     def _keep_printed(self) -> str:
         """Moves what was printed to its file, as much as is kept; how much there was, empty for nothing."""

@@ -11,14 +11,13 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from difftest import interrupts
 from difftest.errors import LackingError
-
-if TYPE_CHECKING:
-    from difftest.run.pool import Limits, Report, Task, Work
+from difftest.run import pool
+from difftest.run.pool import Limits, Lost, Report, Task, Work
 
 CHUNK = 8  # tasks of a group in one of Ray's: their answers come together, and are lost together
 RETRIES = 3  # of a chunk whose node or process is lost
@@ -27,13 +26,15 @@ LOCAL = "ray"  # the cluster of RAY_ADDRESS, else one on this machine
 _works: dict[str, Work] = {}  # in a process of Ray's: looked up once, for all its chunks
 
 
-def run(
-    work: Work, groups: Sequence[Sequence[Task]], report: Report, *, on: str, limits: Limits, ended: Callable[[int, float], None]
-) -> None:
-    """As of `pool.run`, on the cluster at `on`: `ray`, or `ray://ADDRESS`. LackingError where there is none."""
+def run(work: Work, groups: Sequence[Sequence[Task]], report: Report, *, on: str, processes: int, limits: Limits) -> None:
+    """As of `pool.run`, which it is without `on`; else on the cluster there: `ray`, or `ray://ADDRESS`. LackingError where there
+    is none."""
+    if not on:
+        pool.run(work, groups, report, processes=processes, limits=limits)
+        return
     ray = _connected(on)
     try:
-        _Run(ray, work, [list(group) for group in groups], report, limits, ended).run()
+        _Run(ray, work, groups, report, limits).run()
     finally:
         with interrupts.ignored():
             ray.shutdown()
@@ -47,7 +48,10 @@ def _connected(on: str) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a task without a GPU sees the machine as it is
     try:
         ray.init(
-            address=_address(on), log_to_driver=False, logging_level="error", include_dashboard=False if _starts(on) else None
+            address=_address(on),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            include_dashboard=False if _starts(on) else None,
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise LackingError(f"--on: no cluster at {on}: {' '.join(str(error).split())[:300]}") from None
@@ -70,24 +74,21 @@ class _Run:
         self,
         ray: Any,
         work: Work,
-        groups: list[list[Task]],
+        groups: Sequence[Sequence[Task]],
         report: Report,
         limits: Limits,
-        ended: Callable[[int, float], None],
     ) -> None:
-        self._ray, self._report, self._limits, self._ended = ray, report, limits, ended
+        self._ray, self._report, self._limits, self._groups = ray, report, limits, groups
         self._work, self._name = ray.put(work), uuid.uuid4().hex
         gpus = 1 if getattr(work, "needs_gpu", False) else 0
         self._do = ray.remote(_do).options(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)
-        self._groups, self._began = groups, time.monotonic()
-        self._left = {group: len(tasks) for group, tasks in enumerate(groups) if tasks}
         self._waiting: dict[Any, tuple[int, list[Task]]] = {}
 
     def run(self) -> None:
         """Hands everything out, and takes answers until nothing is left. Ctrl-C ends what runs, and is passed on."""
         for group, tasks in enumerate(self._groups):
             for start in range(0, len(tasks), CHUNK):
-                self._begin(group, tasks[start : start + CHUNK])
+                self._begin(group, list(tasks[start : start + CHUNK]))
         try:
             while self._waiting:
                 ready, _ = self._ray.wait(list(self._waiting), num_returns=1)
@@ -102,8 +103,6 @@ class _Run:
         self._waiting[self._do.remote(self._work, self._name, self._limits.deadline, group, tasks)] = group, tasks
 
     def _take(self, reference: Any) -> None:
-        from difftest.run.pool import Lost
-
         group, tasks = self._waiting.pop(reference)
         try:
             answers = self._ray.get(reference)
@@ -117,9 +116,6 @@ class _Run:
             answers = [(tasks[0], Lost(-signal.SIGKILL))]
         for task, answer in answers:
             self._report(group, task, answer)
-        self._left[group] -= len(tasks)
-        if not self._left[group]:
-            self._ended(group, time.monotonic() - self._began)
 
 
 def _do(work: Work, name: str, deadline: float, group: int, tasks: list[Task]) -> list[tuple[Task, Any]]:

@@ -92,22 +92,16 @@ def run(
     processes: int,
     own_process: bool = False,
     limits: Limits | None = None,
-    on: str = "",
     ended: Callable[[int, float], None] = lambda group, seconds: None,
 ) -> None:
-    """Does every task, a group's one after the other in one process, `processes` groups at a time; 0: in this process. `on`: a
-    cluster, in place of processes here (`difftest.run.on_ray`).
+    """Does every task, a group's one after the other in one process, `processes` groups at a time; 0: in this process.
 
     A process takes group after group; with `own_process` each group has one to itself. A task that takes its process down is
     `Lost`; another process goes on with the rest of the group. `ended` is told each group that was done and its seconds. What
     a task raises in a worker is RuntimeError here. Ctrl-C ends the workers and is passed on.
     """
     limits = limits or Limits()
-    if on:
-        from difftest.run import on_ray
-
-        on_ray.run(work, groups, report, on=on, limits=limits, ended=ended)
-    elif processes:
+    if processes:
         _Pool(work, [list(group) for group in groups], report, own_process, limits, ended).run(processes)
     else:
         _run_here(work, groups, report, limits, ended)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,13 +12,14 @@ from typing import Any
 from difftest import interrupts
 from difftest.cases.case import Case
 from difftest.providers.resolve import is_file, resolve
-from difftest.run import isolation, pool
+from difftest.run import isolation, on_ray, pool
 from difftest.run.check import Result, Skip, check
 from difftest.run.isolation import GivenUp, Isolated
 from difftest.run.journal import Journal
 from reference.providers import Provider
 
 DIED = "the process died in the middle of the call"  # of a case that ended its worker
+CALLS = 10  # of a case, at most: the candidate again and in parts, the references, a form to compile in each
 MOST_CRASHES = 8  # of a run's workers; each costs a new process, and what the last of them leaves is given up
 
 Found = list[Result | Skip]
@@ -161,14 +163,14 @@ def run(session: Session, on_case: Callable[[Case], None] = lambda case: None, j
             journal.keep(session.cases[index], index in session.again, found[index])
         on_case(session.cases[index])
 
-    outcome = Outcome(references=len(session.against))
+    outcome, directory = Outcome(references=len(session.against)), os.getcwd()
     opened = session if session.elsewhere else session.opened()
     try:
         with interrupts.on_sigterm_too():
-            limits = pool.Limits(deadline, MOST_CRASHES)
+            limits = pool.Limits(deadline, MOST_CRASHES, _silence(session))
             groups = session.groups() if session.elsewhere else [list(range(len(session.cases)))]
             groups = [[index for index in group if index not in found] for group in groups]
-            pool.run(Checks(opened), groups, keep, processes=session.workers, limits=limits, on=session.on)
+            on_ray.run(Checks(opened), groups, keep, on=session.on, processes=session.workers, limits=limits)
     except KeyboardInterrupt:
         outcome.interrupted = True
     except Exception as error:
@@ -176,6 +178,7 @@ def run(session: Session, on_case: Callable[[Case], None] = lambda case: None, j
             raise
         outcome.fault = error
     finally:
+        os.chdir(directory)  # a candidate in this process may have left it, and files are named from it
         if opened is not session:
             opened.close()
     for index in sorted(found):
@@ -189,6 +192,12 @@ def run(session: Session, on_case: Callable[[Case], None] = lambda case: None, j
     outcome.not_run = len(session.cases) - len(found)
     outcome.seconds = time.monotonic() - start
     return outcome
+
+
+def _silence(session: Session) -> float | None:
+    """Seconds after which a worker that says nothing is taken to hang: of what runs in it, not in a process of its own."""
+    longest = max((isolation.limit(case, session.call_seconds) for case in session.cases), default=0.0)
+    return CALLS * longest if session.workers else None
 
 
 def _earlier(session: Session, journal: Journal) -> dict[int, Found]:

@@ -1,5 +1,6 @@
 """A candidate's process: whatever one call does to it is that call's result, and the other cases' results are what they are."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -117,3 +118,51 @@ def test_nothing_of_a_candidate_outlives_a_tester_that_is_killed(tmp_path):
             return
         time.sleep(0.05)
     pytest.fail("it is still there")
+
+
+def test_a_candidate_in_the_testers_process_does_not_move_it(tmp_path, monkeypatch, difftest):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "moves.py"
+    file.write_text("import os\n\ndef rmsnorm(*_):\n    os.chdir('/')\n    raise ValueError\n")
+    words = ("--candidate", "moves.py:rmsnorm", "--in-process", "--dtypes", "bf16", "--widths", 3, "--cases", 0)
+    assert difftest(*words, "--junit", "found.xml").status == 1
+    assert (tmp_path / "found.xml").exists()
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_same_bits_come_back_from_a_process_of_its_own(broken):
+    cases = [dataclasses.replace(case, device="cuda:0") for case in CASES[:10]]
+    every = frozenset(range(10))
+    function = broken("order_by_the_batch", "rmsnorm")
+    sessions = [Session(cases, function, ["torch"], again=every, isolated=isolated) for isolated in (False, True)]
+    here, there = (run(session) for session in sessions)
+    assert there.fault is None
+    assert isinstance(sessions[1].opened().provider, isolation.Isolated)
+    assert [result.to_json() for result in here.results] == [result.to_json() for result in there.results]
+
+
+@pytest.mark.gpu
+def test_a_fault_on_the_gpu_spoils_one_case_and_not_the_testers_context(tmp_path):
+    file = tmp_path / "faults.py"
+    file.write_text(
+        "import torch\nfrom difftest.mutants.plain import rmsnorm as right\n\n"
+        "def rmsnorm(input, weight, eps):\n"
+        "    if input.shape[-1] == 25:\n"
+        "        input.view(-1)[torch.full((1,), 10**9, device=input.device)].sum().item()\n"
+        "    return right(input, weight, eps)\n"
+    )
+    cases = [dataclasses.replace(case, device="cuda:0") for case in CASES[:10]]
+    outcome = run(Session(cases, f"{file}:rmsnorm", ["torch"], call_seconds=60))
+    assert outcome.fault is None
+    assert [result.case.width for result in outcome.results if result.differs] == [25]
+
+
+@pytest.mark.gpu
+def test_our_kernels_have_a_process_of_their_own_on_a_gpu():
+    cases = [dataclasses.replace(case, device="cuda:0") for case in CASES[:10]]
+    session = Session(cases, "numba", ["torch"], again=frozenset(range(10))).opened()
+    assert isinstance(session.provider, isolation.Isolated)
+    outcome = run(session)
+    session.close()
+    assert outcome.fault is None
+    assert not [result for result in outcome.results if result.differs]

@@ -26,7 +26,7 @@ def test_what_names_no_cluster_is_refused(on):
 def test_without_ray_the_error_names_the_cure(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(LackingError, match=r"--on: needs ray, .* pip install 'numba-kernels\[ray\]'"):
-        pool.run(None, [[1]], print, processes=0, on=on_ray.LOCAL)
+        on_ray.run(None, [[1]], print, processes=0, on=on_ray.LOCAL, limits=pool.Limits())
 
 
 @pytest.fixture
