@@ -35,7 +35,7 @@ from difftest.run.memory import Shared
 from difftest.run.perform import Call, Kept, Performed, Performer
 from difftest.wording import counted
 from reference.contracts import Contract
-from reference.providers import Provider, Unavailable
+from reference.providers import Provider, Unavailable, known_elsewhere, names
 from reference.providers.protocol import Call as Question
 
 SECONDS, SECONDS_AN_ELEMENT = 60.0, 1e-5  # that a call may take: a form to compile, a thousand times what a loop in C takes
@@ -92,7 +92,9 @@ def needs_isolation(spec: str, device: str) -> bool:
     kernels."""
     if not memory.shareable() or spec.partition(":")[0] == ARITHMETIC:
         return False
-    return is_file(spec) or device != "cpu" or spec not in OWN
+    if spec in OWN:
+        return device != "cpu"
+    return is_file(spec) or spec not in names() or known_elsewhere(spec)
 
 
 def limit(case: Case, seconds: float | None) -> float:

@@ -7,6 +7,16 @@ name, its object a provider, or a callable without arguments that makes one. No 
 from __future__ import annotations
 
 from reference.providers.protocol import Provider, Refused, Unavailable
-from reference.providers.registry import ENTRY_POINT_GROUP, broken_entry_points, get, names, register
+from reference.providers.registry import ENTRY_POINT_GROUP, broken_entry_points, get, known_elsewhere, names, register
 
-__all__ = ["ENTRY_POINT_GROUP", "Provider", "Refused", "Unavailable", "broken_entry_points", "get", "names", "register"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "Provider",
+    "Refused",
+    "Unavailable",
+    "broken_entry_points",
+    "get",
+    "known_elsewhere",
+    "names",
+    "register",
+]

@@ -77,6 +77,11 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_BUILT_IN, *plain, *_entry_points())))
 
 
+def known_elsewhere(name: str) -> bool:
+    """Whether another process finds the same under that name: not what `register` added here alone."""
+    return name in _BUILT_IN or name.partition(":")[0] in _BUILT_IN or name in _entry_points()
+
+
 def broken_entry_points() -> dict[str, str]:
     """Entry points that were tried and did not load, with their errors."""
     return dict(_broken)

@@ -126,6 +126,7 @@ def test_a_provider_made_up_from_the_list_conforms_and_is_named(monkeypatch, tmp
     asked = (
         "difftest --candidate made_up --ops rmsnorm --contract W1 --dtypes bf16 --widths 111 --cases 0 --device cpu --workers 0"
     )
+    asked += " --in-process"  # it is known to this process alone
     result = CliRunner().invoke(cli.main, [*asked.split(), "--failures", str(tmp_path)])
     assert result.exit_code == 0, result.output
     result = CliRunner().invoke(cli.main, ["identify", "--candidate", "made_up", "--op", "rmsnorm", "--device", "cpu"])
