@@ -140,7 +140,7 @@ class Approximation:
 
     def __init__(self, name: str, low: int, make_rule: Callable[..., Any]) -> None:
         self.name, self.low, self.make_rule = name, low, make_rule
-        self.rule = self.make(register_jitable)
+        self.rule = self.make(register_jitable(no_cpython_wrapper=True, no_cfunc_wrapper=True))
 
     def make(self, compiled: Callable[[Any], Any]) -> Callable[..., Any]:
         """The rule, a plain function, over parts that are compiled."""
