@@ -96,14 +96,14 @@ def not_text(file):
     file.write_bytes(b"\xff\x80")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "damage"),
     [
         ("*.nbc", a_bit_flipped),
-        *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in (("*.nbi", cut_short), ("*.nbc", emptied), ("*.sums", not_text))
-        ),
+        ("*.nbi", cut_short),
+        ("*.nbc", emptied),
+        ("*.sums", not_text),
     ],
 )
 def test_a_damaged_file_is_compiled_again_and_mended(run, tmp_path, pattern, damage):

@@ -59,7 +59,7 @@ def check(name, op, dtype, device, weight_dtype=None):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("op", OPERATORS)
-@pytest.mark.parametrize("name", ["torch", "torch-rmsnorm", "hf"])
+@pytest.mark.parametrize("name", ["torch", "torch-rmsnorm", pytest.param("hf", marks=pytest.mark.slow)])
 def test_a_claim_is_nearer_than_every_other_corner_on_the_cpu(name, op, dtype):
     check(name, op, dtype, "cpu")
 

@@ -36,6 +36,7 @@ def last(result, count=2):
     return result.stdout.strip().splitlines()[-count:]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_the_main_job_runs_on_the_emulator(doctor):
     result = doctor()

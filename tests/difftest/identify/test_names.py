@@ -267,7 +267,7 @@ def test_a_hundred_probed_gates_and_ups_lie_close_to_each_side_of_the_limit_and_
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-@pytest.mark.parametrize("provider", ["torch", "torch-rmsnorm", "hf"])
+@pytest.mark.parametrize("provider", ["torch", "torch-rmsnorm", pytest.param("hf", marks=pytest.mark.slow)])
 def test_a_provider_follows_the_contract_it_claims_on_the_cpu(provider, op):
     check_claim(provider, op, "cpu", [3, 111])
 

@@ -108,7 +108,8 @@ def test_no_task_starts_after_the_deadline(processes):
     assert run([[1, 2]], processes=processes, limits=Limits(deadline=time.time() - 1))[0] == []
 
 
-@pytest.mark.parametrize(("processes", "seconds"), [(0, 0.5), (1, 5)])  # a busy system takes seconds to start a process
+# A busy system takes seconds to start a process.
+@pytest.mark.parametrize(("processes", "seconds"), [(0, 0.5), pytest.param(1, 5, marks=pytest.mark.slow)])
 def test_the_rest_of_a_group_is_left_when_the_deadline_passes_in_it(processes, seconds):
     work = Squares()
     run([[1]], processes=processes)  # the server that workers are forked from takes seconds to start
