@@ -12,7 +12,7 @@ from difftest.cases.case import Case, row_buffers
 from difftest.cases.dimensions import ASKED, OTHER_EPS, dimensions
 from difftest.cases.request import Request
 from difftest.cases.weights import names as weights_of
-from difftest.cases.widths import members
+from difftest.cases.widths import members, nearest_shared
 from reference.formats import FORMATS
 from reference.operators import operator
 from reference.operators.declaration import EPS
@@ -121,6 +121,8 @@ def random_case(request: Request, op: str, dtype: str, number: int) -> Case:
     declared = operator(op)
     most = min(request.most, 2**13)
     width = draw.choice((draw.randint(1, min(300, most)), round(most ** draw.random()), min(most, 8 * draw.randint(1, 512))))
+    if request.few_forms:
+        width = nearest_shared(width, FORMATS[dtype].itemsize)
     most_rows = max(1, min(16, 32768 // width))
     rank = draw.choice((1, 2, 3, 4))
     rows = draw.choice(request.rows) if request.rows is not None else draw.randint(1, most_rows) if rank > 1 else 1

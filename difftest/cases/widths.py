@@ -45,8 +45,13 @@ def members(name: str, most: int, itemsize: int, few_forms: bool) -> tuple[int, 
     return tuple(w for w in range(1, min(most, WIDEST_DRAWN) + 1) if holds(w) and not (few_forms and _own_form(w, itemsize)))
 
 
+def nearest_shared(width: int, itemsize: int) -> int:
+    """The widest row up to `width` that has a form which others share."""
+    return next(narrower for narrower in range(width, 0, -1) if not _own_form(narrower, itemsize))
+
+
 def _own_form(width: int, itemsize: int) -> bool:
-    """Whether the emulator compiles a kernel of its own for such a width: 1.2 s for a norm.
+    """Whether the emulator compiles a kernel of its own for such a width: a second for a norm.
 
     Few are shared by widths of every class, by the vector of a row and the warps that it has (numba_kernels.tuning): odd rows of
     a warp, odd rows above 4096, rows of whole 16-byte vectors of a warp and just above 1024.

@@ -17,7 +17,7 @@ from . import disk_cache, numba_cuda
 from .environment import Env
 from .memory import borrow, fill_bytes
 from .ordering import forget
-from .rewriting import Program, is_device_function, jit_options, python_function, rewrite
+from .rewriting import Program, is_device_function, is_shared, jit_options, python_function, rewrite
 from .threads import thread_image
 from .words import njit, peek, poke, tick
 
@@ -90,9 +90,10 @@ class Compiled:
     def _content(self) -> Any:
         """All that the kernel's machine code depends on."""
         program = self.program
-        functions = {name: python_function(program.namespace[name]) for name in program.alone.values()}
+        own = [name for name in program.alone.values() if not is_shared(name)]
+        functions = {name: python_function(program.namespace[name]) for name in own}
         functions[program.function.__name__] = program.function
-        used = {name for function in functions.values() for name in function.__code__.co_names} - set(functions)
+        used = {name for function in functions.values() for name in function.__code__.co_names} - set(program.alone.values())
         captured = {name: program.namespace[name] for name in used if name in program.namespace}
         return program.source, sorted(captured.items()), tuple(sorted(self.options.items()))
 

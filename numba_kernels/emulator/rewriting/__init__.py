@@ -31,12 +31,13 @@ from .inline import Inline, resolved
 from .lower import Lower
 from .program import Location, Program, Site
 from .scope import Scope
+from .shared import is_shared, shared
 from .source import is_device_function, python_function
 from .statements import location_of
 from .track import Track
 from .yields import Yields
 
-__all__ = ["Location", "Program", "Site", "is_device_function", "jit_options", "python_function", "rewrite"]
+__all__ = ["Location", "Program", "Site", "is_device_function", "is_shared", "jit_options", "python_function", "rewrite"]
 
 JIT_OPTIONS: dict[str, Any] = {
     "boundscheck": True,
@@ -84,14 +85,34 @@ def tag_of(function: Any) -> str:
 
 def define(program: Program, scope: Scope, name: str, callers: tuple[Any, ...], *, kernel: bool = False) -> str:
     """Rewrite a function under the name ``name`` and put it, not compiled, in the program's namespace."""
+    definition = rewritten(program, scope, name, callers, kernel=kernel)
+    program.source += ast.unparse(definition) + "\n\n\n"
+    exec(compile(ast.Module([definition], []), scope.file, "exec"), program.namespace)
+    return name
+
+
+def define_alone(program: Program, scope: Scope, callers: tuple[Any, ...]) -> str:
+    """Rewrite a device function and put it, to be compiled by itself, in the program's namespace; its name there."""
+    definition = rewritten(program, scope, scope.name, callers)
+    made = None
+    if not program.tracked:  # which numbers the lines of the whole program
+        made = shared(definition, scope.file, program.namespace, program.options)
+    if made is None:
+        made = definition.name = f"{scope.name}_{program.tag}_{program.fresh('')[2:]}"
+        exec(compile(ast.Module([definition], []), scope.file, "exec"), program.namespace)
+        program.namespace[made] = njit(**program.options)(program.namespace[made])
+    program.source += ast.unparse(definition) + "\n\n\n"
+    return made
+
+
+def rewritten(program: Program, scope: Scope, name: str, callers: tuple[Any, ...], *, kernel: bool = False) -> ast.FunctionDef:
+    """The definition of a function, under the name ``name``, after all passes."""
     callers = (*callers, scope.function)
     body = resolved(program, scope, scope.tree.body, "", callers, kernel=kernel)
 
     def compile_alone(inner: Scope, around: tuple[Any, ...]) -> str:
         if inner.function not in program.alone:
-            made = define(program, inner, f"{inner.name}_{program.tag}_{program.fresh('')[2:]}", around)
-            program.alone[inner.function] = made
-            program.namespace[made] = njit(**program.options)(program.namespace[made])
+            program.alone[inner.function] = define_alone(program, inner, around)
         return program.alone[inner.function]
 
     body = Inline(program, callers, compile_alone).block(body)
@@ -108,13 +129,9 @@ def define(program: Program, scope: Scope, name: str, callers: tuple[Any, ...], 
     definition = copy.copy(scope.tree)
     definition.name, definition.body = name, body
     definition.args = ast.arguments([], [ast.arg(n) for n in ("__t", "__env", *scope.parameters)], None, [], [], None, [])
-    module = ast.Module([definition], [])
     fill_empty_bodies(definition, location_of(scope.tree))
     give_lines(definition.body)
-    ast.fix_missing_locations(module)
-    program.source += ast.unparse(module) + "\n\n\n"
-    exec(compile(module, scope.file, "exec"), program.namespace)
-    return name
+    return ast.fix_missing_locations(definition)
 
 
 def fill_empty_bodies(definition: ast.FunctionDef, at: Location) -> None:

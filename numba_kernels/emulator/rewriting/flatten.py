@@ -19,6 +19,12 @@ from .targets import is_collective, waits_for
 
 def waits_inside(program: Program, function: Any, callers: tuple[Any, ...] = ()) -> bool:
     """Whether running a device function may reach a wait."""
+    if function not in program.waiting:
+        program.waiting[function] = _waits_inside(program, function, callers)
+    return program.waiting[function]
+
+
+def _waits_inside(program: Program, function: Any, callers: tuple[Any, ...]) -> bool:
     scope = Scope(program, function)
     callers = (*callers, scope.function)
     for node in ast.walk(scope.tree):

@@ -45,8 +45,8 @@ class Program:
 
     What the passes share: ``full`` (reads and writes are checked) and ``tracked`` (the line that runs is recorded);
     ``namespace``, the globals of the rewritten code; ``captured``, those among them that stand for values from outside the
-    kernel, by name; ``alone``, the names of device functions that are compiled by themselves; ``tag``, the end of every
-    function's name; ``options``, how they are compiled.
+    kernel, by name; ``alone``, the names of device functions that are compiled by themselves; ``waiting``, which of them may
+    wait; ``tag``, the end of every function's name; ``options``, how they are compiled.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Program:
     namespace: dict[str, Any] = field(default_factory=dict)
     captured: dict[str, Any] = field(default_factory=dict)
     alone: dict[Any, str] = field(default_factory=dict)
+    waiting: dict[Any, bool] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)  # of captured values, which live as long as the program
     _numbers: dict[Location, int] = field(default_factory=dict)
     _counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))
