@@ -74,6 +74,8 @@ def from_json(op: str, record: Any) -> Given:
     """The inputs that a record gives for an operator. ValueError says what is wrong with it."""
     if isinstance(record, Mapping) and isinstance(record.get("values"), Mapping):
         for name, words in record["values"].items():
+            if not name.isidentifier():
+                raise ValueError(f"values of {name!r}: no name of a tensor")
             if not isinstance(words, str):
                 raise ValueError(f"values of {name}: {words!r} is not allowed; allowed: text of hexadecimal digits")
         return Values(tuple(record["values"].items()))
