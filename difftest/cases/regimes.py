@@ -53,6 +53,7 @@ class Regime:
     """A family of inputs. `why` says which fault it is there for; `values` fills every role, in float32; `needs` them.
 
     `numbers`: values of the operator's parameters that its cases are always called with, since the rows are made for them.
+    `rows`, `weight_dtype`: of its wide cases in the grid on a CPU, at least so many rows; and the format of their vectors.
     """
 
     name: str
@@ -60,6 +61,8 @@ class Regime:
     values: Callable[[Draw], Values]
     needs: Needs = anything
     numbers: Mapping[str, float] = field(default_factory=dict)
+    rows: int = 0
+    weight_dtype: str | None = None
 
     def numbers_of(self, op: Operator) -> dict[str, float]:
         """`numbers`, those of the parameters that `op` has."""
@@ -268,6 +271,27 @@ def _odd_significands(d: Draw, rows: int) -> torch.Tensor:
     return 1.0 + odd.double().div(steps).float()
 
 
+def _near_ties(d: Draw) -> Values:
+    """Normal rows, each of its own size, and a weight that puts results next to a tie, if it is fp32: each column's product of
+    one row, in turn, lies within 24 * 2^-24 of halfway between two storage values. So each row's results tell its rstd
+    to a step or two of fp32.
+    """
+    scale = 2.0 ** (4.0 * torch.rand(d.rows, 1, generator=d.generator) - 2.0)
+    values = {role: (scale * d.normal()).to(d.dtype.torch).float() for role in d.roles}
+    total = torch.stack(tuple(values.values())).sum(0)
+    rows = (total.to(d.dtype.torch) if d.contract.rounds_sum else total).double()
+    normalised = rows * (rows.square().mean(-1, keepdim=True) + d.contract.eps).rsqrt()
+    columns = torch.arange(d.width)
+    mine = normalised[columns % d.rows, columns] if d.rows else torch.ones(d.width, dtype=torch.float64)
+    mine = torch.where(mine == 0, 1.0, mine)
+    product = (mine * (0.5 + 1.5 * torch.rand(d.width, generator=d.generator))).abs()
+    step = 2.0 ** (torch.frexp(product).exponent - d.dtype.fraction_bits - 1)
+    tie = (torch.floor(product / step) + 0.5) * step
+    beside = 1.0 + 24 * 2.0**-24 * (2.0 * torch.rand(d.width, generator=d.generator).double() - 1.0)
+    weight = tie * beside / mine - d.op.weight_bias
+    return {**values, **dict.fromkeys(d.op.vectors, weight.float())}
+
+
 _SPECIAL = (float("inf"), float("-inf"), float("nan"))
 
 
@@ -305,6 +329,14 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             Regime("saturating_gates", "exp of a large gate, both signs", _saturating_gates, a_gate),
             Regime("gate_sweep", "every part of the activation's curve", _gate_sweep, a_gate),
             Regime("ties", "results exactly between two values: any rounding but ties to even", _ties, numbers={"eps": 0.0}),
+            Regime(
+                "near_ties",
+                "results next to ties: an rstd that leans by a few fp32 steps shows",
+                _near_ties,
+                a_row_sum,
+                rows=96,
+                weight_dtype="fp32",
+            ),
             Regime("switches", "both sides of where the formula changes its form", _switches, a_switch),
         )
     }

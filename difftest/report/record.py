@@ -42,6 +42,10 @@ def document(
         "comparisons": accounts(outcome),
         "skipped": summary.skips_by_reason(outcome.skips),
         "stability": summary.stability(outcome.results),
+        "leanings": [
+            {"op": op, "dtype": dtype, "contract": code, "reason": reason}
+            for (op, dtype, code), reason in summary.leanings(outcome.results).items()
+        ],
         "coverage": dict(coverage) if coverage else None,
         "cases": [result.to_json() for result in outcome.results],
     }

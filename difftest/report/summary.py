@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from difftest import errors
+from difftest.cases.case import Case
 from difftest.run.check import Result, Skip
 from difftest.run.session import DIED, Outcome
+from difftest.verdict import pooled
 from difftest.wording import counted
 
 
@@ -74,14 +76,25 @@ def groups(results: Iterable[Result]) -> list[Group]:
 
 
 def verdict(outcome: Outcome) -> str:
-    """ "differs" when any case does; "conforms" when every group has evidence; else, or after a fault of the tester's own, "no
-    evidence"."""
+    """ "differs" when any case does, or the cases together; "conforms" when every group has evidence; else, or after a fault of
+    the tester's own, "no evidence"."""
     verdicts = {group.verdict for group in groups(outcome.results)}
-    if "differs" in verdicts:
+    if "differs" in verdicts or leanings(outcome.results):
         return "differs"
     if outcome.fault:
         return "no evidence"
     return "conforms" if verdicts == {"conforms"} else "no evidence"
+
+
+def leanings(results: Sequence[Result]) -> dict[tuple[str, str, str], str]:
+    """What the cases of an operator, dtype and contract show together, and no case alone: a sentence for each."""
+    found: dict[tuple[str, str, str], dict[Case, pooled.Sums]] = {}
+    for result in results:
+        case = result.case
+        if pooled.STATISTIC in result.statistics and not result.differs:
+            found.setdefault((case.op, case.dtype, case.spelling), {})[case] = result.statistics[pooled.STATISTIC]
+    together = {key: pooled.pooled(cases.values()) for key, cases in found.items()}
+    return {key: pooled.sentence(each) for key, each in together.items() if each}
 
 
 def early(outcome: Outcome) -> str:

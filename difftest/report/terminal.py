@@ -74,6 +74,8 @@ def results(
         _worst(screen, found, repeat)
     _stability(screen, outcome, strictly)
     _beside(screen, outcome)
+    for (op, dtype, code), reason in summary.leanings(outcome.results).items():
+        say(screen, f"[{STYLE['differs']}]all cases of {op} {dtype} {code} together[/]: {escape(reason)}")
     _left_out(screen, outcome)
     _accounts(screen, outcome)
     for line in coverage:

@@ -14,7 +14,7 @@ from difftest.run import stability
 from difftest.run.call import Tensors, call
 from difftest.run.perform import Performer
 from difftest.run.stability import Stability
-from difftest.verdict import judge
+from difftest.verdict import judge, pooled
 from difftest.verdict.compare import Comparison, compare
 from difftest.verdict.judge import Verdict
 from difftest.verdict.truth import OUTLIER_ULP
@@ -80,7 +80,7 @@ class Result:
             "evidence": self.evidence,
             "vacuous": list(self.vacuous),
             "reference_follows": self.followed or self.case.spelling,
-            "statistics": {key: _plain(value) for key, value in self.statistics.items()},
+            "statistics": {key: _plain(value) for key, value in self.statistics.items() if key != pooled.STATISTIC},
             "stability": self.stability.to_json() if self.stability else None,
             "outputs": {name: comparison.to_json() for name, comparison in self.outputs.items()},
         }

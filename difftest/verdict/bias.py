@@ -67,12 +67,12 @@ def leaning(lowest: torch.Tensor, highest: torch.Tensor, deviation: float) -> fl
     for low, high in ((lowest, highest), (-highest, -lowest)):
         start, end = (low - RSTD_BIAS) / deviation, (high - RSTD_BIAS) / deviation
         null = torch.where(start > 0, torch.special.log_ndtr(-start.clamp(min=0)), 0.0).sum()
-        inside = _log_probability(start - leanings, end - leanings).sum(-1)
+        inside = log_probability(start - leanings, end - leanings).sum(-1)
         sides.append(inside.logsumexp(0) - math.log(2 * len(LEANINGS)) - null)
     return float(torch.stack(sides).logsumexp(0))
 
 
-def _log_probability(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+def log_probability(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
     """The logarithm of a standard normal's probability of [start, end], in the tails too; -Inf for an empty interval."""
     flip = start + end > 0
     near, far = torch.where(flip, -start, end), torch.where(flip, -end, start)

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from difftest.verdict import bias, elements, orders, special
+from difftest.verdict import bias, elements, orders, pooled, special
 from difftest.verdict.rstd_interval import RstdInterval, rstd_interval
-from reference.exact.bounds import RSTD_BIAS, U32
+from reference.exact.bounds import RSTD_BIAS, U32, additions_in_sequence
 from reference.exact.terms import NormTerms
 from reference.formats import bits
 from reference.operators.contract import Contract
@@ -56,6 +56,7 @@ def _judge_output(terms: NormTerms, candidate: torch.Tensor, contract: Contract,
         other, own = terms.of_sum(torch.where(measured[:, None], total, right), orders.TREE), dict(statistics)
         if not _judge_rows(other, rstd_interval(other, candidate), candidate, contract, own):
             statistics |= own | {"order": order.name}
+            statistics.pop(pooled.STATISTIC, None)
             return []
     return reasons
 
@@ -122,7 +123,18 @@ def _judge_rows(
             f"{statistics['differing']} of {count} elements are not the correctly rounded value; "
             f"fp32 explains at most {statistics['explained']}"
         )
+    if not reasons:
+        reasons += _judge_mean(terms, rstd, candidate, statistics)
     return reasons
+
+
+def _judge_mean(terms: NormTerms, rstd: RstdInterval, candidate: torch.Tensor, statistics: dict[str, Any]) -> list[str]:
+    """Whether the rows' rstd errors are off to one side on average; what a run adds up of many cases."""
+    if terms.additions == additions_in_sequence(terms.hidden.shape[-1]):
+        found = statistics[pooled.STATISTIC] = pooled.sums(terms, rstd, candidate)
+        return [pooled.sentence(found[""])] if found[""].leans() else []
+    of_order = pooled.of_case(terms, rstd)
+    return [pooled.sentence(of_order, "named")] if of_order.leans("named") else []
 
 
 def _worst_element(terms: NormTerms, candidate: torch.Tensor, rstd: RstdInterval, contract: Contract, count: int) -> str:
