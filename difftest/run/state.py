@@ -43,7 +43,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._settings = {name: _read(read) for name, (read, _) in _SETTINGS.items()}
-        self._environment = dict(os.environ)
+        self._environment = dict(_environment())
         self._names = {name: dict(vars(space)) for name, space in _NAMESPACES.items()}
         self._modules = {name: sys.modules[name] for name in _MODULES}
         self._threads = set(threading.enumerate())
@@ -84,10 +84,10 @@ class Watch:
         return found
 
     def _environment_again(self) -> list[str]:
-        if os.environ == self._environment:
+        if _environment() == self._environment:
             return []
         os.environ.clear()
-        os.environ.update(self._environment)
+        os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in self._environment.items()})
         return ["os.environ"]
 
     def _patched(self) -> list[str]:
@@ -130,6 +130,11 @@ def _read(read: Read) -> Any:
         return read()
     except Exception as error:  # a directory that is gone
         return type(error).__name__
+
+
+def _environment() -> Any:
+    """The environment; on the systems that isolation is for as the bytes that Python keeps, which are compared at once."""
+    return getattr(os.environ, "_data", os.environ)
 
 
 def _contains(now: Any, names: dict[str, Any]) -> bool:
