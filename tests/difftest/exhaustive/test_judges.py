@@ -120,14 +120,16 @@ def test_zeros_of_the_wrong_sign_are_those_that_the_judge_names(name, code, dtyp
         assert tally.wrong == tally.counts[WRONG_ZERO] == sum(each["zero_signs"] for each in found)
 
 
-# One output of these two is unattainable to the table and attainable to the judge: which is right is not settled.
+# One output of these two is unattainable to the table and attainable to the judge. The table is right: h * rstd is an fp32
+# number, and the least within the bound is the tie itself, which goes to the even neighbour. The judge takes the odd one's
+# rounding interval up to the tie, not to the fp32 number below it.
 APART = {("fused_add_rmsnorm", "R0W1", "fp16"), ("gemma_fused_add_rmsnorm", "R0W1", "fp16")}
 
 
 @pytest.mark.parametrize(("name", "code", "dtype"), FORMS)
 def test_every_count_is_the_judges_own(name, code, dtype, request):
     if (name, code, dtype) in APART:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="the table is stricter by one output of width 1"))
+        request.applymarker(pytest.mark.xfail(strict=True, reason="the judge admits one output of width 1 too many"))
     tally, calls = sweep((name, code, dtype), noisy)
     found = [judge(name, inputs, outputs, contract_of(name, code)).statistics for inputs, outputs in calls]
     total = {key: sum(each.get(key, 0) for each in found) for key in found[0]}
