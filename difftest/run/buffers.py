@@ -134,7 +134,7 @@ def room(case: Case) -> int:
     """Bytes that are enough for a call's buffers, each once, and a copy of its output."""
     names = (*case.operator.inputs, "output")
     rows = (max(1, case.rows) * (3 * case.width + max((n for _, n in case.padding), default=0)) + 2 * GUARD + 1) * 4 + ALIGNMENT
-    return (len(names) + 2) * rows  # one more for a second attempt's output
+    return (len(names) + 3) * rows  # two more for the outputs of further attempts
 
 
 def allocate_output(case: Case, take: Take | None = None) -> Buffer:

@@ -41,6 +41,7 @@ from reference.providers.protocol import Call as Question
 SECONDS, SECONDS_AN_ELEMENT = 60.0, 1e-5  # that a call may take: a form to compile, a thousand times what a loop in C takes
 SECONDS_TO_IMPORT = 300.0
 MOST_LOST = 64  # processes of a provider in a run; what is left then is not run
+KILLED_AGAIN = 2  # times that a call is made once more because its process was killed
 HANGS_COUNT = 16  # times as much as another loss: each takes its minute
 MOST_PRINTED = 1 << 20  # bytes kept of what a provider prints in a run
 FLOOD = 1 << 28  # bytes that a call may print before they are no longer counted, and no longer take room
@@ -266,13 +267,15 @@ class Isolated:
         return self._shared.take
 
     def perform(self, function: _Function, case: Case, given: Mapping[str, Buffer], out: Buffer | None) -> Performed:
-        """One call of a function; where its process is killed from outside, for all that is known, once more."""
+        """One call of a function; where its process is killed from outside, for all that is known, again."""
         done, killed = self._performed(function, case, given, out)
-        if killed:
+        for _ in range(KILLED_AGAIN):
+            if not killed:
+                break
             for buffer in {id(buffer): buffer for buffer in (*given.values(), *([out] if out else []))}.values():
                 buffer.restore()
             done, killed = self._performed(function, case, given, out)
-            self._losses += killed
+        self._losses += killed
         return done
 
     def _performed(

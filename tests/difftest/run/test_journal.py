@@ -174,7 +174,7 @@ def test_a_run_that_is_shot_at_finds_what_it_finds_in_peace(broken, tmp_path, mo
     command = command_of(tmp_path, broken("drops_one_element", "rmsnorm"), *ours)
     began = time.monotonic()
     expected, shot = uninterrupted(tmp_path, command), 0
-    whom, mean = (lambda pid: [pid], (time.monotonic() - began) / 2) if victims == "the tester" else (children, 0.3)
+    whom, mean = (lambda pid: [pid], (time.monotonic() - began) / 2) if victims == "the tester" else (children, 1.0)
     while shot < times:
         for name in ("run.jsonl", "run.json", "failures"):
             subprocess.run(["rm", "-rf", name], cwd=tmp_path, check=True)
