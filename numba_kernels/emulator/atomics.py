@@ -42,6 +42,8 @@ def address_maker(axes: int) -> Any:
 
 @njit
 def _wrapped(index, extent):
+    if not -extent <= index < extent:
+        raise IndexError("index is out of bounds")
     return int64(index) + extent if index < 0 else int64(index)
 
 
@@ -67,11 +69,12 @@ def _operation(change: Callable[..., Any]) -> Any:
         dtype = array.dtype
 
         def run(env, array, index, value):
+            at = address(array, index)
             begin(env)
             old = array[index]
             new = dtype(changed(old, dtype(value)))
             array[index] = new
-            end(env, address(array, index), new != old)
+            end(env, at, new != old)
             return old
 
         return run
@@ -123,12 +126,13 @@ def _cas_overload(env, array, index, old, value):
     dtype = array.dtype
 
     def run(env, array, index, old, value):
+        at = address(array, index)
         begin(env)
         found = array[index]
         hit = found == dtype(old)
         if hit:
             array[index] = dtype(value)
-        end(env, address(array, index), hit)
+        end(env, at, hit)
         return found
 
     return run

@@ -64,7 +64,7 @@ class Env(enum.IntEnum):
     EPOCHS = 51  # address of two words for each of them: EPOCH and BLOCK_EPOCH
     INTERVALS = 52  # barrier intervals so far, of all blocks
     PROGRESS = 53  # atomics that changed memory, waits that were reached, turns of a loop that left a thread in another state
-    SPINS = 54  # address of a word a thread: what its state was when it began its last turn of a loop that may spin
+    SPINS = 54  # address of some words a thread: what its state was when it took its last turns in loops that may spin
     PROVES = 55  # 1: loops that may spin write no memory but by atomics, so that a turn without progress is the last
     ATOMIC_NOW = 56  # 1: accesses are those of an atomic
     POOL = 57  # address of the vectors of ordering.py (0: none), bytes used, bytes in all, bytes of one

@@ -183,7 +183,7 @@ class _Launch:
         env[Env.SPAN] = BLOCK_SPAN if cluster > 1 else -(-env[Env.ARENA_BYTES] // 64) * 64
         env[Env.EPOCHS] = self.room(16 * together)
         if any(site.kind is Kind.SPIN for site in program.sites):
-            env[Env.SPINS] = self.room(8 * threads)
+            env[Env.SPINS] = self.room(8 * scheduler.SLOTS * threads)
         env[Env.TICKS] = TICKS_BETWEEN
         if cluster == 1:
             env[Env.ARENA] = self.room(int(env[Env.SPAN]) * together)
@@ -290,6 +290,13 @@ class _Launch:
         except IndexError as error:
             raise self.report.error(OutOfBounds, str(error)) from error
         except Exception as error:
+            if self.env[Env.EPOCH] == 0 and isinstance(error, NotImplementedError):  # a type that Numba lowers on a GPU alone
+                raise CompileError(
+                    f"the emulator does not support it: {error}",
+                    kernel=self.program.name,
+                    file=self.program.file,
+                    line=self.program.line,
+                ) from error
             if self.env[Env.EPOCH] == 0:  # nothing ran: an argument that Numba can't type, or a defect here
                 raise
             raise self.report.error(KernelException, f"{type(error).__name__}: {error}") from error

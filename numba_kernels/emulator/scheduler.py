@@ -68,6 +68,7 @@ LAYOUT_FILES = ("environment.py", "words.py", "memory.py", "threads.py", "orderi
 LAYOUT = zlib.crc32(b"".join((Path(__file__).parent / f).read_bytes() for f in LAYOUT_FILES))
 LAYOUT_WORD = int(Env.LAYOUT)
 STALE = -1
+SLOTS = 8  # states that are kept of a thread, each of some of the places where it takes turns
 
 
 @njit
@@ -105,8 +106,9 @@ def _run_warp(env, resume, states, size, kinds, waits, first, count, random):
                 poke(ended, t, RETURNED)
             if spins != 0:
                 state = state_of(states + t * size, size) if site != 0 and peek(kinds, site) == SPIN else I64(0)
-                if state == 0 or state != peek(spins, t):
-                    poke(spins, t, state)
+                kept = t * SLOTS + site % SLOTS
+                if state == 0 or state != peek(spins, kept):
+                    poke(spins, kept, state)
                     poke(env, PROGRESS, peek(env, PROGRESS) + 1)
     return 0
 
@@ -197,7 +199,8 @@ def _run_grid(env, resume, image, first_argument, states, size, kinds, waits, ra
             poke(states + t * size + first_argument, 0, t)
             poke(waits, t, 0)
             if peek(env, SPINS) != 0:
-                poke(peek(env, SPINS), t, 0)
+                for kept in range(t * SLOTS, (t + 1) * SLOTS):
+                    poke(peek(env, SPINS), kept, 0)
             poke(peek(env, ENDED), t, RUNS if t % padded < of_block else RETURNED)
         fault = _run_blocks(env, resume, states, size, kinds, waits, threads, random)
         if fault != 0:

@@ -649,3 +649,10 @@ def test_arrays_too_large_to_copy_cost_the_line_of_a_fault_and_nothing_else(monk
     with pytest.raises(OutOfBounds) as caught:
         EmulatedKernel(kernel, check="fast").launch(1, 4, (x,))
     assert caught.value.line
+
+
+def test_what_the_emulator_cannot_compile_is_refused_by_name():
+    def kernel(x, out):
+        out[0] = float32(x[0])
+
+    assert "float16" in found(kernel, CompileError, 1, np.ones(1, np.float16), np.zeros(1, np.float32)).reason

@@ -84,6 +84,9 @@ class Lower(StatementPass):
         given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
         shape: Any = constant(program.value, given["shape"]) if "shape" in given else UNKNOWN
         dtype: Any = program.value(given["dtype"]) if "dtype" in given else UNKNOWN
+        named = given.get("dtype")
+        if isinstance(named, ast.Constant) and isinstance(named.value, str):
+            dtype = np.dtype(named.value)
         kind = "shared" if shared else "local"
         if shape is UNKNOWN:
             raise self.refusal(f"the shape of a cuda.{kind}.array is not a constant", node)
