@@ -186,7 +186,7 @@ class Isolated:
     """A provider whose code runs in another process. One that is lost is followed by a new one, when it is asked again."""
 
     def __init__(self, spec: str, option: str, device: torch.device, seconds: float | None) -> None:
-        self._spec = str(Path(spec).absolute()) if is_file(spec) else spec
+        self._spec = spec  # a path of it is from the tester's directory, where each process begins
         self._option, self._device, self._seconds = option, device, seconds
         self._shared = Shared(device)
         self._opened = -1  # generation of the memory that the process has opened
