@@ -50,15 +50,16 @@ def generate(request: Request) -> Iterator[Case]:
 def grid(request: Request, op: str, dtype: str) -> Iterator[Case]:
     """Every width x number of rows x regime, contiguous and aligned."""
     for width in request.widths:
-        for rows in request.rows or (0,):
+        for rows in request.rows or (None,):
             for regime in request.regimes_of(op):
                 yield _of_grid(request, op, dtype, width, rows, regimes.REGIMES[regime])
 
 
-def _of_grid(request: Request, op: str, dtype: str, width: int, rows: int, regime: regimes.Regime) -> Case:
-    """A case of the grid; `rows` 0 lets the width and the regime decide."""
+def _of_grid(request: Request, op: str, dtype: str, width: int, rows: int | None, regime: regimes.Regime) -> Case:
+    """A case of the grid; `rows` None lets the width and the regime decide."""
     wide = width >= 1024 and dtype != "fp32"  # narrower rows say little of their rstd, fp32 ones much
-    rows = rows or max(default_rows(width, request.device), regime.rows if wide else 0)
+    if rows is None:
+        rows = max(default_rows(width, request.device), regime.rows if wide else 0)
     format_of_vectors = {"weight_dtype": regime.weight_dtype} if regime.weight_dtype not in (None, dtype) else {}
     return request.template(op, dtype, width, regime.name, (rows,), **(format_of_vectors if operator(op).vectors else {}))
 

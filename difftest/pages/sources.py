@@ -35,7 +35,7 @@ COMMANDS = {
     ORDER: "python benchmarks/order.py benchmarks/results/order-h200.jsonl",
     EXHAUSTIVE: "python cli.py exhaustive --contract all --plants 20 --json benchmarks/results/exhaustive-gated-h200.jsonl",
     FAULTS: "python benchmarks/faults.py benchmarks/results/faults.jsonl",
-    COVERAGE: "python benchmarks/coverage.py benchmarks/results/coverage.jsonl",
+    COVERAGE: "python benchmarks/branches.py benchmarks/results/coverage.jsonl",
     EMULATOR: "python benchmarks/emulator_speed.py --json benchmarks/results/emulator-speed.jsonl",
 }
 

@@ -92,7 +92,9 @@ def leanings(results: Sequence[Result]) -> dict[tuple[str, str, str], str]:
     for result in results:
         case = result.case
         if pooled.STATISTIC in result.statistics and not result.differs:
-            found.setdefault((case.op, case.dtype, case.spelling), {})[case] = result.statistics[pooled.STATISTIC]
+            found.setdefault((case.op, case.dtype, case.spelling), {})[case] = pooled.of_plain(
+                result.statistics[pooled.STATISTIC]
+            )
     together = {key: pooled.pooled(cases.values()) for key, cases in found.items()}
     return {key: pooled.sentence(each) for key, each in together.items() if each}
 

@@ -89,6 +89,7 @@ class Opened:
             self._mapped: mmap.mmap | None = mmap.mmap(file, opening)
         else:
             self._mapped = None
+            torch.cuda.init()  # which opening a handle takes for granted
             storage = torch.UntypedStorage._new_shared_cuda(*opening)
             self._bytes = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload]
 

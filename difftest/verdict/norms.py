@@ -131,7 +131,8 @@ def _judge_rows(
 def _judge_mean(terms: NormTerms, rstd: RstdInterval, candidate: torch.Tensor, statistics: dict[str, Any]) -> list[str]:
     """Whether the rows' rstd errors are off to one side on average; what a run adds up of many cases."""
     if terms.additions == additions_in_sequence(terms.hidden.shape[-1]):
-        found = statistics[pooled.STATISTIC] = pooled.sums(terms, rstd, candidate)
+        found = pooled.sums(terms, rstd, candidate)
+        statistics[pooled.STATISTIC] = pooled.plain(found)
         return [pooled.sentence(found[""])] if found[""].leans() else []
     of_order = pooled.of_case(terms, rstd)
     return [pooled.sentence(of_order, "named")] if of_order.leans("named") else []

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
@@ -80,6 +81,16 @@ def sums(terms: NormTerms, rstd: RstdInterval, candidate: torch.Tensor) -> dict[
             if under.rows >= found[""].rows:  # else there are rows that it does not explain
                 found[order.name] = under
     return found
+
+
+def plain(found: Sums) -> dict[str, dict[str, float]]:
+    """As a verdict's statistics hold them, which a journal keeps."""
+    return {order: asdict(each) for order, each in found.items()}
+
+
+def of_plain(found: Mapping[str, Mapping[str, Any]]) -> Sums:
+    """The sums that `plain` made this of."""
+    return {order: Sum(**each) for order, each in found.items()}
 
 
 def of_case(terms: NormTerms, rstd: RstdInterval) -> Sum:

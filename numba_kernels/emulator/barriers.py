@@ -209,8 +209,9 @@ def _complete_block(env, kinds, waits, start, stop):
         if LAST_BARRIER < peek(kinds, site) < POLL:  # a collective that can't complete: say which lane it lacks
             mask, first = peek(masks, t), t // WARP * WARP
             for other in range(first, min(first + WARP, stop)):
-                if not (mask >> (other - first)) & 1 or peek(ended, other) == RETURNED or peek(kinds, peek(waits, other)) == SPIN:
-                    continue
+                elsewhere = peek(kinds, peek(waits, other))
+                if not (mask >> (other - first)) & 1 or peek(ended, other) == RETURNED or elsewhere in (SPIN, POLL):
+                    continue  # what looks again may come yet
                 if not _together(kinds, site, peek(waits, other)):
                     return -_fault(env, F_COLLECTIVE, t, site, other, peek(waits, other))
                 if peek(masks, other) != mask:

@@ -161,7 +161,10 @@ def test_the_kernels_have_no_race_and_read_nothing_unwritten(width, rows):
 
 WAITING = [
     slow({"row_in": "shared", "threads_per_row": 96, "tiles_per_warp": 1}),
-    {"row_in": "memory", "threads_per_row": 96, "tiles_per_warp": 1},
+    pytest.param(
+        {"row_in": "memory", "threads_per_row": 96, "tiles_per_warp": 1},
+        marks=pytest.mark.xfail(strict=True, reason="lanes past the row's end load its first vector for nothing"),
+    ),
 ]
 
 

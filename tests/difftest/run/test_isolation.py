@@ -152,7 +152,9 @@ def test_a_fault_on_the_gpu_spoils_one_case_and_not_the_testers_context(tmp_path
         "    return right(input, weight, eps)\n"
     )
     cases = [dataclasses.replace(case, device="cuda:0") for case in CASES[:10]]
-    outcome = run(Session(cases, f"{file}:rmsnorm", ["torch"], call_seconds=60))
+    session = Session(cases, f"{file}:rmsnorm", ["torch"], call_seconds=60)
+    assert isinstance(session.opened().provider, isolation.Isolated), "or this test spoils the context of all others"
+    outcome = run(session)
     assert outcome.fault is None
     assert [result.case.width for result in outcome.results if result.differs] == [25]
 

@@ -59,9 +59,9 @@ def test_honest_sums_do_not_whose_rounding_leans_in_their_own_order(count, dtype
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_each_row_tells_its_rstd_to_a_few_steps(dtype):
-    found = verdict_of(Fp32, near_ties("rmsnorm", dtype)).statistics[pooled.STATISTIC][""]
-    assert found.rows > 80
-    assert abs(found.mean) < 1
+    found = verdict_of(Fp32, near_ties("rmsnorm", dtype)).statistics[pooled.STATISTIC]
+    assert pooled.of_plain(found)[""].rows > 80
+    assert abs(pooled.of_plain(found)[""].mean) < 1
 
 
 def sum_of(mean, deviation, rows):
@@ -80,9 +80,8 @@ def test_cases_that_lean_together_are_a_difference_of_the_run():
     cases = [near_ties("rmsnorm", "bf16", seed) for seed in range(6)]
 
     def results(**sums):
-        return [
-            Result(case, "x", "torch", (), statistics={pooled.STATISTIC: {"": sum_of(5.0, 1.0, 10), **sums}}) for case in cases
-        ]
+        statistics = {pooled.STATISTIC: pooled.plain({"": sum_of(5.0, 1.0, 10), **sums})}
+        return [Result(case, "x", "torch", (), statistics=statistics) for case in cases]
 
     assert summary.leanings(results()[:2]) == {}
     assert "on average over 60 rows" in summary.leanings(results())["rmsnorm", "bf16", case.spelling]
@@ -90,7 +89,8 @@ def test_cases_that_lean_together_are_a_difference_of_the_run():
 
 
 def test_a_case_held_against_several_references_counts_once():
-    result = Result(near_ties("rmsnorm", "bf16"), "x", "torch", (), statistics={pooled.STATISTIC: {"": sum_of(5.0, 1.0, 12)}})
+    statistics = {pooled.STATISTIC: pooled.plain({"": sum_of(5.0, 1.0, 12)})}
+    result = Result(near_ties("rmsnorm", "bf16"), "x", "torch", (), statistics=statistics)
     assert summary.leanings([result] * 5) == {}
 
 

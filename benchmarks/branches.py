@@ -1,6 +1,6 @@
 """Line and branch coverage of the rooms that a verdict rests on, by the tests that concern them, on a machine without a GPU.
 
-python benchmarks/coverage.py benchmarks/results/coverage.jsonl        (minutes; --data FILE: of a run of `coverage` made before)
+python benchmarks/branches.py benchmarks/results/coverage.jsonl        (minutes; --data FILE: of a run of `coverage` made before)
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def main(file: Path, data: Path | None, rooms: str) -> None:
     document = {
         "schema": SCHEMA,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": "benchmarks/coverage.py",
+        "command": "benchmarks/branches.py",
         "environment": environment("cpu"),
         "rooms": entries,
         "left": left,
