@@ -432,16 +432,14 @@ def doctor() -> int:
     "specs",
     multiple=True,
     metavar="SPEC",
-    help="An argument: 3, 0.5, float32:0.5, zeros:float32:64, normal:float32:8x64, ….",
+    help=KERNEL_ARGUMENT,
 )
 @click.option("--args", "maker", metavar="FUNCTION", help="Instead: a function of the file that returns the arguments.")
 @click.option("--check", default="full", show_default=True, type=click.Choice(["fast", "full"]), help="What is looked for.")
 @click.option("--schedules", default=1, show_default=True, help="How many: threads in order, then orders that are drawn.")
 @click.option("--seed", default=0, show_default=True, help="Of the first schedule that is drawn.")
 @click.option("--shared", default=0, show_default=True, metavar="BYTES", help="Dynamic shared memory of a block.")
-@click.option(
-    "--same-value", default="note", show_default=True, type=click.Choice(["note", "error"]), help="Two threads write one value."
-)
+@click.option("--same-value", default="note", show_default=True, type=click.Choice(["note", "error"]), help=SAME_VALUE)
 def emulate(**options: Any) -> int:
     """Run a numba.cuda kernel, or a whole program, without a GPU, and say what is wrong with it: races, unwritten shared memory,
     barriers that not all threads reach, indices outside arrays."""

@@ -66,6 +66,15 @@ def _join(env, into, other):
 
 
 @njit
+def _join_into(env, place, other):
+    """Join a vector into the one whose address ``place`` holds, made if there is none and room for one."""
+    if peek(place, 0) == 0:
+        poke(place, 0, _new_vector(env))
+    if peek(place, 0) != 0:
+        _join(env, peek(place, 0), other)
+
+
+@njit
 def _number(env, thread):
     """The number of a thread among those that released something; 0, and a fault, where there are too many."""
     ids = peek(env, IDS)
@@ -94,10 +103,7 @@ def fence(env):
         poke(kept, 2 + k, peek(seen, k))
     own = peek(peek(env, OWN), thread)
     if own != 0:
-        if peek(kept, 1) == 0:
-            poke(kept, 1, _new_vector(env))
-        if peek(kept, 1) != 0:
-            _join(env, peek(kept, 1), own)
+        _join_into(env, kept + 8, own)
 
 
 @njit
@@ -167,10 +173,7 @@ def spread(env, start, stop):
     for t in range(start, stop):
         own = peek(peek(env, OWN), t)
         if own != 0:
-            if peek(place, 0) == 0:
-                poke(place, 0, _new_vector(env))
-            if peek(place, 0) != 0:
-                _join(env, peek(place, 0), own)
+            _join_into(env, place, own)
 
 
 @njit
