@@ -83,11 +83,11 @@ def _operation(change: Callable[..., Any]) -> Any:
 
 
 def _max(old, value):
-    return value if value > old or value != value else old
+    return value if value > old else old  # a NaN neither enters nor leaves, as in numba-cuda's loop of compare-and-swap
 
 
 def _min(old, value):
-    return value if value < old or value != value else old
+    return value if value < old else old
 
 
 def _nanmax(old, value):

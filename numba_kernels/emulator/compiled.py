@@ -6,14 +6,14 @@ import contextlib
 import gc
 import threading
 import types as python_types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numba
 import numpy as np
 from numba.core.errors import NumbaError
 
-from . import disk_cache, numba_cuda
+from . import disk_cache, half, numba_cuda
 from .environment import Env
 from .memory import borrow, fill_bytes
 from .ordering import forget
@@ -60,14 +60,16 @@ class Compiled:
     ``parameters``: how many the kernel has; ``kinds``: its sites' kinds, by number; ``file``: the entry's in the disk cache.
     """
 
-    def __init__(self, function: Any, mode: str) -> None:
-        self.mode = mode
+    def __init__(self, function: Any, mode: str, dtypes: dict[str, Any]) -> None:
+        self.mode, self.dtypes = mode, dtypes
         self._build(function, nrt=False)
 
     def _build(self, function: Any, *, nrt: bool) -> None:
         """``nrt``: with Numba's counting of references, which some copies of slices need (a tenth of a norm kernel's time)."""
         self.options = jit_options(self.mode == "full", nrt)
-        self.program: Program = rewrite(function, self.options, full=self.mode == "full", tracked=self.mode == "tracked")
+        self.program: Program = rewrite(
+            function, self.options, self.dtypes, full=self.mode == "full", tracked=self.mode == "tracked"
+        )
         self.function = python_function(function)
         self._accepted: set[Any] = set()
         self.parameters = python_function(function).__code__.co_argcount
@@ -113,6 +115,8 @@ class Compiled:
     def run(self, *args: Any) -> Any:
         """Call the entry, compiled before for the types of the first call's arguments, by one process at a time."""
         if not self.entry.signatures:
+            if any(half.is_half(a) for a in args):
+                half.enable()
             kinds = tuple(numba.typeof(a) for a in args)
             with collector_paused(), disk_cache.locked(self.file), contextlib.suppress(NumbaError, TypeError, ValueError):
                 try:
@@ -138,18 +142,24 @@ def collector_paused() -> Iterator[None]:
 
 
 _lock = threading.Lock()
-_compiled: dict[Any, Compiled] = {}
+_compiled: dict[Any, list[Compiled]] = {}  # by key: one, or one for each dtype
 _kept: dict[int, Any] = {}  # objects that stand in a key by their id
 
 
-def compiled(function: Any, mode: str) -> Compiled:
-    """A kernel's compiled form: "fast"; "tracked", which also records the line that runs; or "full"."""
-    key = (_key(python_function(function)), mode)
+def compiled(function: Any, mode: str, args: Sequence[Any]) -> Compiled:
+    """A kernel's compiled form: "fast"; "tracked", which also records the line that runs; or "full". Of ``args``, it may depend
+    on the dtypes of arrays, where the kernel asks for them."""
+    plain = python_function(function)
+    dtypes = {p: a.dtype for p, a in zip(plain.__code__.co_varnames, args, strict=False) if isinstance(a, np.ndarray)}
+    key = (_key(plain), mode)
     with _lock:
-        if key not in _compiled:
-            with collector_paused():
-                _compiled[key] = Compiled(function, mode)
-        return _compiled[key]
+        forms = _compiled.setdefault(key, [])
+        for made in forms:
+            if all(made.dtypes.get(p) == dtypes.get(p) for p in made.program.asked_dtypes):
+                return made
+        with collector_paused():
+            forms.append(Compiled(function, mode, dtypes))
+        return forms[-1]
 
 
 def _key(value: Any, seen: tuple[Any, ...] = ()) -> Any:

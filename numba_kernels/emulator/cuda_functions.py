@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import ir
-from numba import cuda
+from numba import cuda, extending
 from numba.core import types
 
+from . import half
 from .words import intrinsic, njit
 
 
@@ -65,6 +67,34 @@ def _llvm(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
     return builder.call(callee, arguments)
 
 
+def _of_c(name: str) -> Any:
+    """A function of C's library of two floats; integers are float64."""
+
+    @intrinsic
+    def called(typingctx, x, y):
+        kinds = [types.unliteral(k) for k in (x, y)]
+        if not all(isinstance(k, types.Integer | types.Float | types.Boolean) for k in kinds):
+            return None
+        made = types.float32 if all(k is types.float32 for k in kinds) else types.float64
+
+        def codegen(context, builder, sig, args):
+            values = [context.cast(builder, v, k, made) for v, k in zip(args, kinds, strict=True)]
+            return _llvm(builder, f"{name}f" if made is types.float32 else name, values[0].type, values)
+
+        return made(*kinds), codegen
+
+    return called
+
+
+@njit
+def modf(x):
+    """The fraction and the whole part, both with the sign of x."""
+    whole = np.trunc(x)
+    fraction = x - whole
+    return math.copysign(type(x)(0) if math.isinf(x) else fraction, x), whole
+
+
+_population = _bits("ctpop", result=types.int32)
 _trailing = _bits("cttz", constant=True, result=types.int32)
 
 
@@ -104,7 +134,7 @@ def cbrt(x):
 
 
 SUBSTITUTES: dict[Any, Any] = {
-    cuda.popc: _bits("ctpop", result=types.int32),
+    cuda.popc: _population,
     cuda.brev: _bits("bitreverse"),
     cuda.clz: _bits("ctlz", constant=True, result=types.int32),
     cuda.ffs: ffs,
@@ -114,4 +144,23 @@ SUBSTITUTES: dict[Any, Any] = {
     math.floor: _rounding("floor"),
     math.ceil: _rounding("ceil"),
     math.trunc: _rounding("trunc"),
+    math.fmod: _of_c("fmod"),
+    math.remainder: _of_c("remainder"),
+    math.nextafter: _of_c("nextafter"),
+    math.modf: modf,
 }
+
+
+def substitute_of(value: Any) -> Any:
+    """What runs in place of a function; None where it is itself."""
+    if (getattr(value, "__module__", None) or "").endswith("cuda_fp16"):
+        return half.substitutes().get(value)
+    try:
+        return SUBSTITUTES.get(value)
+    except TypeError:  # it can't be hashed
+        return None
+
+
+@extending.overload_method(types.Integer, "bit_count")
+def _bit_count(x):
+    return lambda x: _population(x)

@@ -170,7 +170,7 @@ def _feed(state: Any, value: Any, open_values: list[int]) -> None:
         say(value.co_name, value.co_code.hex(), value.co_names, value.co_varnames, value.co_freevars)
         _feed(state, value.co_consts, inner)
     elif isinstance(value, python_types.FunctionType):
-        say(value.__qualname__, _package(value.__module__, value.__code__.co_filename))
+        say(value.__qualname__, _package(value.__module__ or "", value.__code__.co_filename))
         _feed(state, (value.__code__, value.__defaults__), inner)
         for cell in value.__closure__ or ():
             _feed(state, cell.cell_contents, inner)

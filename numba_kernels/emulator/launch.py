@@ -60,9 +60,9 @@ class EmulatedKernel:
         self._made: Compiled | None = None
         self.signatures = signatures_of(function, signature)
 
-    def _get(self) -> Compiled:
-        if self._made is None:
-            self._made = compiled(self.function, self.check)
+    def _get(self, args: Sequence[Any] = ()) -> Compiled:
+        if self._made is None or self._made.program.asked_dtypes:
+            self._made = compiled(self.function, self.check, args)
         return self._made
 
     @property
@@ -96,7 +96,7 @@ class EmulatedKernel:
         :class:`EmulatorError` that names kernel, line, block and thread (no line from the fast form beyond 512 MiB of arrays);
         the arrays then hold what was written so far.
         """
-        made = self._get()
+        made = self._get(args)
         program = made.program
         grid3, block3 = _extents(grid, "grid"), _extents(block, "block")
         threads = block3[0] * block3[1] * block3[2]
@@ -143,7 +143,7 @@ class EmulatedKernel:
             # The fast form doesn't record lines: run the same launch again, from the same memory, in the form that does.
             for array, old in zip(arrays, before, strict=True):
                 array[...] = old
-            _Launch(compiled(self.function, "tracked"), *settings).run(tuple(args))
+            _Launch(compiled(self.function, "tracked", args), *settings).run(tuple(args))
             raise
 
 

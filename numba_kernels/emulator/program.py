@@ -5,94 +5,27 @@ What stands for device memory are the arrays of numba-cuda's own simulator; the 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from numba import cuda
 
+from .errors import EmulatorError, KernelException, OutOfBounds
+from .executed import exec_that_keeps
+from .host import Context, Event, Stream
 from .launch import EmulatedKernel
+from .signatures import signatures_of
 
-OF_CODE = ("link", "launch_bounds", "lto", "debug", "opt", "lineinfo", "cache")  # options that say how, not what
+OF_CODE = ("link", "launch_bounds", "lto", "lineinfo", "cache")  # options that say how, not what
 ARRAYS = (
     "to_device", "device_array", "device_array_like", "pinned_array", "pinned_array_like", "mapped_array", "managed_array",
     "pinned",
 )  # fmt: skip
 THREADS_OF_FORALL = 128  # a block, where numba-cuda would ask the driver
-
-
-class Stream:
-    """All work is done when a call returns, so there is nothing to wait for."""
-
-    handle = 0
-
-    def synchronize(self) -> None:
-        pass
-
-    @contextlib.contextmanager
-    def auto_synchronize(self) -> Iterator[Stream]:
-        yield self
-
-    def add_callback(self, callback: Callable[..., Any], arg: Any = None) -> None:
-        callback(self, 0, arg)
-
-    def wait(self, *_: Any) -> None:
-        pass
-
-    def __bool__(self) -> bool:
-        return True
-
-
-class Event:
-    """A moment on the host's clock."""
-
-    def __init__(self, timing: bool = True) -> None:
-        self.at = 0.0
-
-    def record(self, stream: Any = 0) -> None:
-        self.at = time.perf_counter()
-
-    def synchronize(self) -> None:
-        pass
-
-    def wait(self, stream: Any = 0) -> None:
-        pass
-
-    def query(self) -> bool:
-        return True
-
-    def elapsed_time(self, other: Event) -> float:
-        """Milliseconds from this event to another."""
-        return (other.at - self.at) * 1e3
-
-
-class Device:
-    """An H200, as far as programs ask."""
-
-    id, name, compute_capability = 0, b"numba_kernels.emulator", (9, 0)
-    MAX_THREADS_PER_BLOCK, MAX_SHARED_MEMORY_PER_BLOCK, MULTIPROCESSOR_COUNT, WARP_SIZE = 1024, 49152, 132, 32
-    MAX_GRID_DIM_X, MAX_GRID_DIM_Y, MAX_GRID_DIM_Z = 2**31 - 1, 65535, 65535
-    MAX_BLOCK_DIM_X, MAX_BLOCK_DIM_Y, MAX_BLOCK_DIM_Z = 1024, 1024, 64
-    supports_float16, supports_bfloat16 = True, True
-
-    def reset(self) -> None:
-        pass
-
-
-class Context:
-    device = Device()
-
-    def synchronize(self) -> None:
-        pass
-
-    def reset(self) -> None:
-        pass
-
-    def get_memory_info(self) -> tuple[int, int]:
-        return 2**37, 2**37
 
 
 class Configured:
@@ -126,11 +59,10 @@ class Emulation:
         return self._made(function, None, options)
 
     def _made(self, function: Any, signature: Any, options: dict[str, Any]) -> Any:
-        options = {
-            k: v for k, v in options.items() if k not in ("link", "launch_bounds", "lto", "debug", "opt", "lineinfo", "cache")
-        }
+        options = {k: v for k, v in options.items() if k not in OF_CODE}
         dispatcher = self._jit(function, **options)
         dispatcher.emulated_signature = None if options.get("device") else signature
+        dispatcher.emulated_kinds = set(signatures_of(function, dispatcher.emulated_signature))
         return dispatcher
 
     def call(self, dispatcher: Any, args: tuple[Any, ...], configuration: Configured) -> None:
@@ -140,14 +72,41 @@ class Emulation:
             signature = getattr(dispatcher, "emulated_signature", None)
             kernel = self._kernels[dispatcher] = EmulatedKernel(dispatcher, self.check, signature=signature)
         self.launches += 1
-        self.notes += kernel.launch(
-            configuration.griddim,
-            configuration.blockdim,
-            tuple(_host(a) for a in args),
-            dynamic_shared_bytes=configuration.sharedmem,
-            schedule_seed=self.schedule_seed,
-            same_value=self.same_value,
-        )
+        try:
+            self.notes += kernel.launch(
+                configuration.griddim,
+                configuration.blockdim,
+                tuple(_host(_extended(dispatcher, a)) for a in args),
+                dynamic_shared_bytes=configuration.sharedmem,
+                schedule_seed=self.schedule_seed,
+                same_value=self.same_value,
+            )
+        except (KernelException, OutOfBounds) as error:
+            if not dispatcher.targetoptions.get("debug") or error.__cause__ is None:
+                raise
+            raise _as_in_debug_mode(error, configuration.blockdim) from error
+
+
+def _as_in_debug_mode(error: EmulatorError, block: Any) -> Exception:
+    """What numba-cuda raises for a kernel's exception in debug mode: its own class, with the thread's and the block's indices."""
+    cause: Any = error.__cause__
+    width, height, _ = (*(int(n) for n in (block if isinstance(block, tuple | list) else (block,))), 1, 1)[:3]
+    thread = error.thread or 0
+    tid = [thread % width, thread // width % height, thread // width // height]
+    said = f"{error.reason.partition(': ')[2] or cause}"
+    where = f"In function {error.kernel!r}, file {error.file}, line {error.line}, tid={tid} ctaid={list(error.block or ())}"
+    return type(cause)(f"{where}: {said}" if said else where)
+
+
+def _compiled_first(inspect: Any) -> Any:
+    """A dispatcher's method that shows its code, after what was launched is compiled, which needs NVVM and no GPU."""
+
+    def inspected(dispatcher: Any, *args: Any, **options: Any) -> Any:
+        for kinds in getattr(dispatcher, "emulated_kinds", ()):
+            dispatcher.compile(kinds)
+        return inspect(dispatcher, *args, **options)
+
+    return inspected
 
 
 def _is_type(value: Any) -> bool:
@@ -156,12 +115,22 @@ def _is_type(value: Any) -> bool:
     return isinstance(value, types.Type)
 
 
+def _extended(dispatcher: Any, value: Any) -> Any:
+    """An argument as the dispatcher's extensions make it, the last one first."""
+    kind = None
+    for extension in reversed(dispatcher.extensions):
+        kind, value = extension.prepare_args(kind, value, stream=0, retr=[])
+    return value
+
+
 def _host(value: Any) -> Any:
     """An argument as the emulator takes it, in the memory of its owner."""
-    from numba.cuda.args import ArgHint
+    from numba.cuda.args import ArgHint, In
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
-    if isinstance(value, ArgHint):
+    if isinstance(value, In):
+        value = value.value.copy()
+    elif isinstance(value, ArgHint):
         value = value.value
     if isinstance(value, FakeCUDAArray):
         return value._ary
@@ -179,6 +148,8 @@ def emulating(*, check: str = "full", schedule_seed: int | None = None, same_val
     ``check``, ``schedule_seed``, ``same_value``: as in :meth:`EmulatedKernel.launch`, whose errors a launch raises. For one
     thread of the host at a time: the names of the module ``numba.cuda`` are other ones for as long.
     """
+    from numba.cuda import api, dispatcher
+    from numba.cuda.cudadrv import devices
     from numba.cuda.dispatcher import CUDADispatcher
     from numba.cuda.simulator.cudadrv import devicearray
 
@@ -218,6 +189,13 @@ def emulating(*, check: str = "full", schedule_seed: int | None = None, same_val
     with contextlib.ExitStack() as stack:
         for name, value in names.items():
             stack.enter_context(mock.patch.object(cuda, name, value, create=True))
+        for module, name in ((devices, "get_context"), (api, "current_context"), (dispatcher, "get_context")):
+            stack.enter_context(mock.patch.object(module, name, return_value=Context))
+        for name in ("inspect_asm", "inspect_llvm", "inspect_lto_ptx"):
+            shown = _compiled_first(getattr(CUDADispatcher, name))
+            stack.enter_context(mock.patch.object(CUDADispatcher, name, shown))
+        stack.enter_context(mock.patch.object(dispatcher._Kernel, "bind"))
+        stack.enter_context(mock.patch.object(builtins, "exec", exec_that_keeps))
         stack.enter_context(mock.patch.object(CUDADispatcher, "configure", lambda *given: Configured(emulation, *given)))
         stack.enter_context(mock.patch.object(CUDADispatcher, "forall", forall))
         yield emulation

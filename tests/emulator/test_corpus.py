@@ -5,6 +5,7 @@ import pytest
 
 from numba_kernels.emulator import EmulatedKernel, EmulatorError
 
+from .corpus import forms  # noqa: F401  # it adds to both
 from .corpus.right import RIGHT
 from .corpus.wrong import WRONG
 

@@ -88,7 +88,7 @@ def test_a_signature_refuses_arrays_of_another_dtype():
     def kernel(out):
         out[0] = 1
 
-    with pytest.raises(TypeError, match=r"kernel has no signature for \(.*float64.*\): it has .*float32"):
+    with pytest.raises(TypeError, match=r"kernel: No matching definition .*\(.*float64.*\); it has .*float32"):
         EmulatedKernel(kernel, signature="void(float32[:])").launch(1, 1, (np.zeros(1),))
 
 
@@ -261,3 +261,56 @@ def test_what_numba_cuda_refuses_is_refused(kernel):
     with pytest.raises(CompileError, match=r"test_semantics.py:\d+: numba-cuda cannot compile it: ") as caught:
         run(kernel, 32, np.zeros(1))
     assert caught.value.kernel == kernel.__name__
+
+
+@cuda.jit(device=True)
+def scaled_square(factor, value):
+    return factor * value * value
+
+
+def test_a_device_function_called_with_two_constants_is_two_calls():
+    def kernel(x, out):
+        out[0] = scaled_square(2, x[0] + 1) + scaled_square(3, x[0] + 1)
+
+    for check in ("fast", "full"):
+        out = np.zeros(1)
+        run(kernel, 1, np.ones(1), out, check=check)
+        assert out[0] == 2 * 4 + 3 * 4
+
+
+def test_float16_is_rounded_at_each_step_and_mixes_as_numba_cuda_types_it():
+    def kernel(a, b, out):
+        i = cuda.grid(1)
+        out[i, 0] = a[i] * b[i] + a[i]
+        out[i, 1] = a[i] / b[i]
+        out[i, 2] = a[i] + float32(b[i])
+        out[i, 3] = math.sqrt(abs(a[i]))
+        out[i, 4] = cuda.fp16.hfma(a[i], b[i], a[i])
+        out[i, 5] = -a[i] if a[i] < b[i] else a[i] + 1
+
+    generator = np.random.default_rng(0)
+    a, b = (generator.normal(size=256).astype(np.float16) for _ in "ab")
+    out = np.zeros((256, 6))
+    run(kernel, 256, a, b, out)
+    wide = a.astype(np.float64)
+    want = [
+        a * b + a,
+        a / b,
+        a.astype(np.float32) + b,
+        np.sqrt(abs(a)),
+        (wide * b + wide).astype(np.float16),
+        np.where(a < b, -a, wide + 1),
+    ]
+    np.testing.assert_array_equal(out, np.stack([w.astype(np.float64) for w in want], 1))
+
+
+def test_float64_becomes_float16_with_one_rounding():
+    def kernel(x, out):
+        out[cuda.grid(1)] = x[cuda.grid(1)]
+
+    near = 1 + (2 * np.arange(512) + 1) * 2.0**-11  # halfway between two float16s, and a float64 step off it on both sides
+    x = np.concatenate([near, np.nextafter(near, 2), np.nextafter(near, 0), [65519.99, 65520, 2.0**-25, 1e-8, -np.inf, 0, -0.0]])
+    out = np.zeros(x.size, np.float16)
+    run(kernel, 1, x, out, grid=x.size)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(out.view(np.uint16), x.astype(np.float16).view(np.uint16))

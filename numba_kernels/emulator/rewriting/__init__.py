@@ -27,7 +27,7 @@ from .. import disk_cache, instructions
 from ..library import CheckedCompiler, EmulatedCompiler
 from ..words import njit
 from .checks import Checks
-from .inline import Inline, resolved
+from .inline import ITSELF, Inline, resolved
 from .lower import Lower
 from .program import Location, Program, Site
 from .scope import Scope
@@ -52,9 +52,11 @@ def jit_options(full: bool, nrt: bool) -> dict[str, Any]:
     return {**JIT_OPTIONS, "pipeline_class": CheckedCompiler if full else EmulatedCompiler, "_nrt": nrt}
 
 
-def rewrite(function: Any, options: dict[str, Any], *, full: bool = False, tracked: bool = False) -> Program:
+def rewrite(
+    function: Any, options: dict[str, Any], dtypes: dict[str, Any], *, full: bool = False, tracked: bool = False
+) -> Program:
     """Rewrite a kernel: a plain function or a ``cuda.jit`` dispatcher. Nothing is compiled yet; device functions that will be
-    compiled by themselves have the ``options``.
+    compiled by themselves have the ``options``. ``dtypes``: of its parameters that are arrays.
 
     ``tracked``: the line that runs is recorded in the environment; ``full``: all accesses to memory also go into the account of
     races.py. Raises :class:`UnsupportedKernel`.
@@ -68,6 +70,7 @@ def rewrite(function: Any, options: dict[str, Any], *, full: bool = False, track
     program.options = options
     scope = Scope(program, plain)
     program.file = scope.file
+    scope.dtypes = {name: dtype for name, dtype in dtypes.items() if name not in scope.stored}
     made = define(program, scope, f"{scope.name}_{program.tag}", (), kernel=True)
     program.function = program.namespace[made]
     return program
@@ -95,12 +98,14 @@ def define_alone(program: Program, scope: Scope, callers: tuple[Any, ...]) -> st
     """Rewrite a device function and put it, to be compiled by itself, in the program's namespace; its name there."""
     definition = rewritten(program, scope, scope.name, callers)
     made = None
-    if not program.tracked:  # which numbers the lines of the whole program
+    recursive = any(isinstance(n, ast.Name) and n.id == ITSELF for n in ast.walk(definition))
+    if not program.tracked and not recursive:  # tracked: it numbers the lines of the whole program
         made = shared(definition, scope.file, program.namespace, program.options)
     if made is None:
         made = definition.name = f"{scope.name}_{program.tag}_{program.fresh('')[2:]}"
-        exec(compile(ast.Module([definition], []), scope.file, "exec"), program.namespace)
-        program.namespace[made] = njit(**program.options)(program.namespace[made])
+        names = dict(program.namespace) if recursive else program.namespace
+        exec(compile(ast.Module([definition], []), scope.file, "exec"), names)
+        program.namespace[made] = names[ITSELF if recursive else made] = njit(**program.options)(names[made])
     program.source += ast.unparse(definition) + "\n\n\n"
     return made
 
@@ -111,11 +116,12 @@ def rewritten(program: Program, scope: Scope, name: str, callers: tuple[Any, ...
     body = resolved(program, scope, scope.tree.body, "", callers, kernel=kernel)
 
     def compile_alone(inner: Scope, around: tuple[Any, ...]) -> str:
-        if inner.function not in program.alone:
-            program.alone[inner.function] = define_alone(program, inner, around)
-        return program.alone[inner.function]
+        key = (inner.function, tuple(sorted((name, id(value)) for name, value in inner.statics.items())))
+        if key not in program.alone:
+            program.alone[key] = define_alone(program, inner, around)
+        return program.alone[key]
 
-    body = Inline(program, callers, compile_alone).block(body)
+    body = Inline(program, callers, scope.dtypes, None if kernel else scope.function, compile_alone).block(body)
     if program.full:
         body = Checks(program).block(body)
     body = Lower(program).block(Yields(program).block(body))
@@ -128,7 +134,8 @@ def rewritten(program: Program, scope: Scope, name: str, callers: tuple[Any, ...
         body = [*body, end]
     definition = copy.copy(scope.tree)
     definition.name, definition.body = name, body
-    definition.args = ast.arguments([], [ast.arg(n) for n in ("__t", "__env", *scope.parameters)], None, [], [], None, [])
+    own = [name for name in scope.parameters if name not in scope.statics]
+    definition.args = ast.arguments([], [ast.arg(n) for n in ("__t", "__env", *own)], None, [], [], None, [])
     fill_empty_bodies(definition, location_of(scope.tree))
     give_lines(definition.body)
     return ast.fix_missing_locations(definition)

@@ -1,46 +1,62 @@
 """Waits leave the expressions they stand in: each becomes a statement of its own, ``temporary = wait(arguments)``.
 
-A wait is a call that may reach a barrier, a shuffle, a vote or a condition, also through device functions. What is evaluated
-before it is kept in variables, so the order of evaluation stays.
+A wait is a call that may reach a barrier, a shuffle, a vote or a condition, also through device functions. Inner functions, calls
+that are given one, and assignments inside expressions are treated alike. What is evaluated before it is kept in variables, so the
+order of evaluation stays; where it may not be evaluated at all, it stands in a branch.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .program import UNKNOWN, Location, Program
-from .scope import Scope
-from .source import is_device_function, python_function
-from .statements import StatementPass, location_of
-from .targets import is_collective, waits_for
+from .program import UNKNOWN, Program
+from .scope import scope_of
+from .source import LocalFunction, is_device_function, python_function
+from .statements import StatementPass, load, location_of
+from .targets import ARRAYS, is_collective, is_hashable, waits_for
 
 
 def waits_inside(program: Program, function: Any, callers: tuple[Any, ...] = ()) -> bool:
-    """Whether running a device function may reach a wait."""
+    """Whether a device function must be written out: running it may reach a wait, or it asks for an array of another's dtype."""
     if function not in program.waiting:
         program.waiting[function] = _waits_inside(program, function, callers)
     return program.waiting[function]
 
 
 def _waits_inside(program: Program, function: Any, callers: tuple[Any, ...]) -> bool:
-    scope = Scope(program, function)
+    scope = scope_of(program, function)
     callers = (*callers, scope.function)
     for node in ast.walk(scope.tree):
-        if not isinstance(node, ast.Call):
+        if isinstance(node, ast.Call):
+            target = scope.value(node.func)
+            if is_collective(target) or waits_for(target) or (is_hashable(target) and target in ARRAYS and takes_dtype(node)):
+                return True
+        if not isinstance(node, ast.Name | ast.Attribute):
             continue
-        target = scope.value(node.func)
-        if is_collective(target) or waits_for(target):
-            return True
-        if is_device_function(target):
-            plain = python_function(target)
-            if plain in callers:
-                at = location_of(node)
-                raise program.refusal(f"{plain.__name__} calls itself", Location(program.name, at.file, at.line))
-            if waits_inside(program, plain, callers):
+        value = scope.value(node)
+        if is_device_function(value):
+            plain = python_function(value)
+            if plain not in callers and waits_inside(program, plain, callers):
                 return True
     return False
+
+
+def takes_dtype(node: ast.Call) -> bool:
+    """Whether an array is asked for with the dtype of another, which is known where the function is written out."""
+    given = [*node.args, *(k.value for k in node.keywords)]
+    return any(isinstance(a, ast.Attribute) and a.attr == "dtype" for a in given)
+
+
+def is_written_out(program: Program, node: ast.Call, callers: tuple[Any, ...]) -> bool:
+    """Whether the call of a device function is written out before the statement it stands in: it may wait, or reads variables of
+    the function around it, itself or through a function that it is given."""
+    given = [program.value(a) for a in (*node.args, *(k.value for k in node.keywords))]
+    if any(is_collective(value) or waits_for(value) for value in given):
+        return True
+    functions = [program.value(node.func), *(value for value in given if is_device_function(value))]
+    return any(isinstance(f, LocalFunction) or waits_inside(program, f, callers) for f in functions)
 
 
 class Flatten(StatementPass):
@@ -53,16 +69,14 @@ class Flatten(StatementPass):
 
     def is_wait(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Call):
-            return False
+            return isinstance(node, ast.NamedExpr)
         target = self.program.value(node.func)
         if target is UNKNOWN:
             return False
+        if is_device_function(target):
+            return is_written_out(self.program, node, self.callers)
         if id(target) not in self._targets:
-            self._targets[id(target)] = bool(
-                is_collective(target)
-                or waits_for(target)
-                or (is_device_function(target) and waits_inside(self.program, target, self.callers))
-            )
+            self._targets[id(target)] = bool(is_collective(target) or waits_for(target))
         return self._targets[id(target)]
 
     def waits(self, node: ast.AST) -> bool:
@@ -83,9 +97,31 @@ class Flatten(StatementPass):
             self.emit(self.rebuilt(node))
 
     def do_While(self, node: ast.While) -> None:
-        if self.waits(node.test):
-            raise self.refusal("a collective in a while condition: compute it before the loop and again in its body", node)
-        self.emit(self.rebuilt(node))
+        if not self.waits(node.test):
+            self.emit(self.rebuilt(node))
+            return
+        if any(isinstance(n, ast.Break | ast.Continue) for n in node.orelse):
+            raise self.refusal("a collective in the condition of a while loop whose else leaves another loop", node)
+        end = [*self.block(node.orelse), ast.Break()]
+
+        def leave() -> None:
+            self.emit(ast.If(ast.UnaryOp(ast.Not(), self.expression(node.test)), end, []))
+
+        self.emit(ast.While(ast.Constant(True), [*self.aside(leave), *self.block(node.body)], []))
+
+    def aside(self, write: Callable[[], object]) -> list[ast.stmt]:
+        """The statements that ``write`` emits."""
+        outer, self.out = self.out, []
+        write()
+        inner, self.out = self.out, outer
+        return inner
+
+    def chosen(self, test: ast.expr, body: ast.expr, orelse: ast.expr | None, name: str) -> ast.Name:
+        """A variable that is one of two expressions, of which one is evaluated; without ``orelse`` it is what it was."""
+        yes = self.aside(lambda: self.assign(name, self.expression(body)))
+        no = [] if orelse is None else self.aside(lambda: self.assign(name, self.expression(orelse)))
+        self.emit(ast.If(test, yes, no))
+        return load(name)
 
     def do_Assign(self, node: ast.Assign) -> None:
         (target,), value = node.targets, node.value
@@ -125,10 +161,14 @@ class Flatten(StatementPass):
     def sequence(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
         """Expressions that are evaluated one after the other: what precedes a wait is kept in a variable."""
         last = max((k for k, node in enumerate(nodes) if self.waits(node)), default=-1)
+        named = {n.target.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
         done = []
         for k, node in enumerate(nodes):
             value = self.expression(node)
-            done.append(self.kept(value) if k < last else value)
+            if k < last:
+                is_reassigned = isinstance(value, ast.Name) and value.id in named
+                value = self.assign(self.program.fresh(), value) if is_reassigned else self.kept(value)
+            done.append(value)
         return done
 
     def expression(self, node: ast.expr) -> ast.expr:
@@ -168,19 +208,39 @@ class Flatten(StatementPass):
         array, index = self.sequence([node.value, node.slice])
         return ast.Subscript(array, index, ast.Load())
 
+    def value_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
+        return self.assign(node.target.id, self.expression(node.value))
+
+    def value_Slice(self, node: ast.Slice) -> ast.expr:
+        given = [part for part in (node.lower, node.upper, node.step) if part is not None]
+        values = iter(self.sequence(given))
+        return ast.Slice(*(None if part is None else next(values) for part in (node.lower, node.upper, node.step)))
+
     def value_Compare(self, node: ast.Compare) -> ast.expr:
         parts = [node.left, *node.comparators]
-        if len(parts) > 2 and any(self.waits(p) for p in parts[2:]):
-            raise self.refusal("a collective in the tail of a chained comparison, which may not be evaluated", node)
-        first, *others = self.sequence(parts)
-        return ast.Compare(first, node.ops, others)
+        if not any(self.waits(p) for p in parts[2:]):
+            first, *others = self.sequence(parts)
+            return ast.Compare(first, node.ops, others)
+        left, right = (self.kept(value) for value in self.sequence(parts[:2]))
+        holds = self.assign(self.program.fresh(), ast.Compare(left, node.ops[:1], [right]))
+        rest = ast.Compare(right, node.ops[1:], parts[2:])
+        return self.chosen(holds, rest, None, holds.id)
 
     def value_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        if any(self.waits(v) for v in node.values[1:]):
-            raise self.refusal("a collective in an `and` / `or` operand that may not be evaluated", node)
-        return ast.BoolOp(node.op, [self.expression(node.values[0]), *node.values[1:]])
+        wait = next((k for k, v in enumerate(node.values) if k and self.waits(v)), None)
+        if wait is None:
+            return ast.BoolOp(node.op, [self.expression(node.values[0]), *node.values[1:]])
+        first, rest = _joined(node.op, node.values[:wait]), _joined(node.op, node.values[wait:])
+        value = self.assign(self.program.fresh(), self.expression(first))
+        goes_on = value if isinstance(node.op, ast.And) else ast.UnaryOp(ast.Not(), value)
+        return self.chosen(goes_on, rest, None, value.id)
 
     def value_IfExp(self, node: ast.IfExp) -> ast.expr:
-        if self.waits(node.body) or self.waits(node.orelse):
-            raise self.refusal("a collective in a branch of a conditional expression", node)
-        return ast.IfExp(self.expression(node.test), node.body, node.orelse)
+        test = self.expression(node.test)
+        if not self.waits(node.body) and not self.waits(node.orelse):
+            return ast.IfExp(test, node.body, node.orelse)
+        return self.chosen(test, node.body, node.orelse, self.program.fresh())
+
+
+def _joined(operation: ast.boolop, values: list[ast.expr]) -> ast.expr:
+    return values[0] if len(values) == 1 else ast.BoolOp(operation, values)

@@ -11,7 +11,7 @@ from numba import types as numba_types
 from numba.np.numpy_support import as_dtype
 
 from ..environment import Env
-from .fold import constant
+from .constants import constant
 from .program import UNKNOWN
 from .statements import StatementPass, load, parsed
 from .targets import ATOMICS, DIM3, FENCES, is_hashable
@@ -93,6 +93,8 @@ class Lower(StatementPass):
         if dtype is UNKNOWN:
             raise self.refusal(f"the dtype of a cuda.{kind}.array is not a constant", node)
         element = as_dtype(dtype) if isinstance(dtype, numba_types.Type) else np.dtype(dtype)
+        if element.hasobject:
+            raise self.refusal(f"a cuda.{kind}.array of {getattr(dtype, '__name__', dtype)}", node)
         extents = tuple(int(e) for e in shape) if isinstance(shape, tuple) else (int(shape),)
         size = int(np.prod(extents)) * element.itemsize
         name, text = program.name_of(element, "dtype"), str(extents[0]) if len(extents) == 1 else str(extents)

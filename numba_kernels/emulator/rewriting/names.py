@@ -6,28 +6,30 @@ Statements and expressions that no later pass can handle are refused here.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
-from ..cuda_functions import SUBSTITUTES
+from .. import half, vectors
+from ..cuda_functions import substitute_of
 from .program import UNKNOWN, Program
 from .scope import Scope
 from .source import is_device_function, python_function
 from .spins import is_marked
 from .statements import StatementPass, load, location_of
-from .targets import is_hashable, is_known, is_stub, is_unsupported_function
+from .targets import ARRAYS, is_hashable, is_known, is_stub, is_unsupported_function
 
 SUPPORTED = (ast.Break, ast.Continue, ast.If)
 REFUSED = (
-    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Yield, ast.YieldFrom, ast.Await,
 )  # fmt: skip
 
 
 class Names(StatementPass):
-    """State: the function's ``scope``; ``prefix``, before the name of each of its variables; whether it is the ``kernel``."""
+    """State: the function's ``scope``; whether it is the ``kernel``."""
 
-    def __init__(self, program: Program, scope: Scope, prefix: str = "", *, kernel: bool = False) -> None:
+    def __init__(self, program: Program, scope: Scope, *, kernel: bool = False) -> None:
         super().__init__(program)
-        self.scope, self.prefix, self.kernel = scope, prefix, kernel
+        self.scope, self.kernel = scope, kernel
 
     def statement(self, node: ast.stmt) -> None:
         if not hasattr(self, f"do_{type(node).__name__}") and not isinstance(node, SUPPORTED):
@@ -36,6 +38,9 @@ class Names(StatementPass):
 
     def do_Pass(self, node: ast.Pass) -> None:
         pass
+
+    def do_FunctionDef(self, node: ast.FunctionDef) -> None:
+        pass  # it is written out where it is called
 
     def do_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):
@@ -58,6 +63,8 @@ class Names(StatementPass):
             self.do_Assign(ast.Assign([node.target], node.value))
 
     def do_Assign(self, node: ast.Assign) -> None:
+        if isinstance(node.targets[0], ast.Name) and node.targets[0].id in self.scope.functions:
+            return
         value = self.expression(node.value)
         if len(node.targets) > 1:
             value = self.assign(self.program.fresh(), value)
@@ -83,7 +90,7 @@ class Names(StatementPass):
 
     def target(self, node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Name):
-            return ast.Name(self.prefix + node.id, ast.Store())
+            return ast.Name(self.scope.prefix + node.id, ast.Store())
         if isinstance(node, ast.Tuple | ast.List):
             return ast.Tuple([self.target(e) for e in node.elts], ast.Store())
         if isinstance(node, ast.Subscript):
@@ -97,6 +104,10 @@ class Names(StatementPass):
             raise self.refusal(f"{type(node).__name__} is not supported in a kernel", node)
         if isinstance(node, ast.Name):
             return self.name(node)
+        if isinstance(node, ast.Lambda):
+            return self.outside(self.scope.value(node), "lambda", node)
+        if isinstance(node, ast.NamedExpr):
+            return ast.NamedExpr(self.target(node.target), self.expression(node.value))  # type: ignore[arg-type]
         if isinstance(node, ast.Attribute):
             value = UNKNOWN if is_known(self.scope.value(node.value)) else self.scope.value(node)
             return self.rebuilt(node) if value is UNKNOWN else self.outside(value, node.attr, node)
@@ -105,18 +116,14 @@ class Names(StatementPass):
         return self.rebuilt(node)
 
     def name(self, node: ast.Name) -> ast.expr:
-        if node.id in self.scope.substituted:
-            return self.scope.substituted[node.id]
         value = self.scope.value(node)
-        if value is UNKNOWN:
-            return load(self.scope.aliases.get(node.id, self.prefix + node.id))
-        return self.outside(value, node.id, node)
+        return self.scope.variable(node.id) if value is UNKNOWN else self.outside(value, node.id, node)
 
     def called(self, node: ast.Call) -> ast.expr:
         target = self.scope.value(node.func)
         if is_unsupported_function(target):
             raise self.refusal(f"{ast.unparse(node.func)} is not supported by the emulator", node)
-        made = self.rebuilt_arguments(node)
+        made = self.rebuilt_arguments(node, self.argument if is_hashable(target) and target in ARRAYS else self.expression)
         if is_device_function(target):
             made.func = load(self.program.name_of(target, python_function(target).__name__))
         else:
@@ -124,8 +131,16 @@ class Names(StatementPass):
         made.text = ast.unparse(node.func)  # type: ignore[attr-defined]
         return made
 
-    def rebuilt_arguments(self, node: ast.Call) -> ast.Call:
-        made = ast.Call(node.func, [self.expression(a) for a in node.args], [self.rebuilt(k) for k in node.keywords])
+    def argument(self, node: ast.expr) -> ast.expr:
+        """An argument of a call for an array: where it is one, the constant that it stands for."""
+        value = UNKNOWN if isinstance(node, ast.Constant) else self.scope.settled(node)
+        if value is UNKNOWN:
+            return self.expression(node)
+        return ast.Constant(value) if isinstance(value, int | tuple | str) else load(self.program.name_of(value, "dtype"))  # type: ignore[arg-type]
+
+    def rebuilt_arguments(self, node: ast.Call, argument: Callable[[ast.expr], ast.expr]) -> ast.Call:
+        keywords = [ast.keyword(k.arg, argument(k.value)) for k in node.keywords]
+        made = ast.Call(node.func, [argument(a) for a in node.args], keywords)
         made.at = node.at  # type: ignore[attr-defined]
         return made
 
@@ -133,10 +148,13 @@ class Names(StatementPass):
         """A value from outside the function, as compiled code sees it."""
         if type(value) in (bool, int):
             return ast.Constant(value)
-        if is_hashable(value) and value in SUBSTITUTES:
-            return load(self.program.name_of(SUBSTITUTES[value], hint))
-        if is_device_function(value):
-            raise self.refusal(f"device function {python_function(value).__name__} used as a value", node)
+        if half.is_half(value):
+            half.enable()
+        if is_hashable(value) and value in vectors.STUBS:
+            vectors.enable()
+        substitute = substitute_of(value)
+        if substitute is not None:
+            return load(self.program.name_of(substitute, hint))
         if is_stub(value) and not is_known(value):
             raise self.refusal(f"{ast.unparse(node)} is not supported by the emulator", node)
         return load(self.program.name_of(value, hint))

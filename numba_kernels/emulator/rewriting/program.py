@@ -41,7 +41,7 @@ class Program:
     ``source``; ``locations``: what the numbers stand for that the code records; ``static_bytes`` of shared memory a block,
     ``local_bytes`` of local memory a thread; ``grain``: bytes of the smallest element in shared memory; ``spins``:
     it has loops that may spin, ``spins_store``: which write memory otherwise than by atomics; ``fences`` and
-    ``syncs_grid``: it has such.
+    ``syncs_grid``: it has such; ``asked_dtypes``: the parameters on whose dtypes it depends.
 
     What the passes share: ``full`` (reads and writes are checked) and ``tracked`` (the line that runs is recorded);
     ``namespace``, the globals of the rewritten code; ``captured``, those among them that stand for values from outside the
@@ -66,6 +66,7 @@ class Program:
     fences: bool = False
     syncs_grid: bool = False
     spins_store: bool = False
+    asked_dtypes: set[str] = field(default_factory=set)
     options: dict[str, Any] = field(default_factory=dict)
     namespace: dict[str, Any] = field(default_factory=dict)
     captured: dict[str, Any] = field(default_factory=dict)

@@ -8,6 +8,7 @@ import inspect
 import os
 import textwrap
 import types as python_types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,47 @@ def python_function(function: Any) -> Any:
     return getattr(function, "py_func", function)
 
 
+def is_of_numba(module: str) -> bool:
+    """Whether a module is Numba's or NumPy's own; tests that these ship are users' code."""
+    return module.startswith(("numba.", "numpy.")) and ".tests." not in module
+
+
+class LocalFunction:
+    """An inner function or a lambda, which is written out where it is called: its definition, and the scope ``around`` it."""
+
+    def __init__(self, tree: ast.FunctionDef | ast.Lambda, around: Any) -> None:
+        if isinstance(tree, ast.Lambda):
+            result = ast.Return(tree.body)
+            result.at = tree.at  # type: ignore[attr-defined]
+            definition = ast.FunctionDef("lambda_", tree.args, [result], [], None, None, lineno=tree.lineno)
+            definition.at = tree.at  # type: ignore[attr-defined]
+            tree = definition
+        self.tree, self.around, self.__name__ = tree, around, tree.name
+
+    def check(self, program: Program) -> None:
+        """Raises :class:`UnsupportedKernel` for forms that are not written out."""
+        at = self.tree.at  # type: ignore[attr-defined]
+        if self.tree.decorator_list:
+            raise program.refusal(f"the inner function {self.__name__} is decorated", at)
+        check_parameters(program, self.tree, self.__name__, at)
+
+
+def own_nodes(tree: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a function's body, and not those inside its inner functions."""
+    waiting: list[ast.AST] = list(reversed(tree.body))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.Lambda):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
 def is_device_function(value: Any) -> bool:
     """Functions whose source the emulator rewrites; ``@njit`` dispatchers and intrinsics work as they are."""
+    if isinstance(value, LocalFunction):
+        return True
     if isinstance(value, python_types.FunctionType):
-        return not value.__module__.startswith(("numba.", "numpy."))
+        return not is_of_numba(value.__module__ or "")
     return hasattr(value, "py_func") and type(value).__module__.startswith(("numba.cuda", "numba_cuda"))
 
 
@@ -54,13 +92,17 @@ def definition_of(program: Program, function: Any) -> tuple[ast.FunctionDef, str
         raise refusal(f"{name} is not written as a def", first)
     if not is_unchanged(function.__code__):
         raise refusal(f"the file of {name} has changed since it was imported", first)
-    arguments = definition.args
-    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
-        raise refusal(f"{name} takes *args, **kwargs or keyword-only parameters", first)
+    check_parameters(program, definition, name, Location(program.name, file, first))
     definition.decorator_list, definition.returns = [], None
     for node in ast.walk(definition):
         node.at = Location(name, file, getattr(node, "lineno", first))  # type: ignore[attr-defined]
     return definition, file
+
+
+def check_parameters(program: Program, definition: ast.FunctionDef, name: str, at: Location) -> None:
+    arguments = definition.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+        raise program.refusal(f"{name} takes *args, **kwargs or keyword-only parameters", at)
 
 
 def is_unchanged(code: python_types.CodeType) -> bool:

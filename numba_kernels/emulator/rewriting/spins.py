@@ -12,16 +12,17 @@ from typing import Any
 from numba import cuda
 
 from .program import Program
-from .source import is_device_function
+from .source import is_device_function, own_nodes
 from .targets import ATOMICS, COLLECTIVES, is_hashable
 
 SPIN_NAME = "__spin"
 
 
-def mark_spins(program: Program, scope: Any) -> None:
-    """Put a call of the mark before each turn of a loop that may spin, and note in the program whether such a loop stores."""
-    for loop in [n for n in ast.walk(scope.tree) if isinstance(n, ast.While)]:
-        if not may_spin(program, scope, loop):
+def mark_spins(program: Program, scope: Any, scope_of: Any) -> None:
+    """Put a call of the mark before each turn of a loop that may spin, and note in the program whether such a loop stores.
+    ``scope_of``: makes a device function's scope."""
+    for loop in [n for n in own_nodes(scope.tree) if isinstance(n, ast.While)]:
+        if not may_spin(program, scope, loop, scope_of):
             continue
         call = ast.Call(ast.Name(SPIN_NAME, ast.Load()), [], [])
         mark = ast.Expr(call)
@@ -33,14 +34,14 @@ def mark_spins(program: Program, scope: Any) -> None:
             program.spins_store = True
 
 
-def may_spin(program: Program, scope: Any, loop: ast.While) -> bool:
+def may_spin(program: Program, scope: Any, loop: ast.While, scope_of: Any) -> bool:
     calls = [scope.value(n.func) for n in ast.walk(loop) if isinstance(n, ast.Call)]
     known = [value for value in calls if is_hashable(value)]
     if any(value in COLLECTIVES and value is not cuda.nanosleep for value in known) or counts(loop):
         return False
     if any(value in ATOMICS or value is cuda.nanosleep for value in known):
         return True
-    if any(is_device_function(value) and has_atomics(program, type(scope), value, (scope.function,)) for value in calls):
+    if any(is_device_function(value) and has_atomics(program, scope_of, value, (scope.function,)) for value in calls):
         return True
     tests = [loop.test] if not isinstance(loop.test, ast.Constant) else [n.test for n in ast.walk(loop) if isinstance(n, ast.If)]
     return any(isinstance(n, ast.Subscript) for test in tests for n in ast.walk(test)) and not steps(loop)
@@ -59,9 +60,9 @@ def steps(loop: ast.While) -> bool:
     return bool(used & stored)
 
 
-def has_atomics(program: Program, kind: Any, function: Any, callers: tuple[Any, ...]) -> bool:
-    """Whether a device function, or one that it calls, has an atomic; ``kind``: the class of scopes."""
-    scope = kind(program, function)
+def has_atomics(program: Program, scope_of: Any, function: Any, callers: tuple[Any, ...]) -> bool:
+    """Whether a device function, or one that it calls, has an atomic."""
+    scope = scope_of(program, function)
     if scope.function in callers:
         return False
     for node in ast.walk(scope.tree):
@@ -69,7 +70,7 @@ def has_atomics(program: Program, kind: Any, function: Any, callers: tuple[Any, 
             value = scope.value(node.func)
             if is_hashable(value) and (value in ATOMICS or value is cuda.nanosleep):
                 return True
-            if is_device_function(value) and has_atomics(program, kind, value, (*callers, scope.function)):
+            if is_device_function(value) and has_atomics(program, scope_of, value, (*callers, scope.function)):
                 return True
     return False
 

@@ -6,11 +6,14 @@ from typing import Any
 
 from numba import cuda
 from numba import types as numba_types
+from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 from numba.cuda.stubs import Stub
 
-from ..cuda_functions import SUBSTITUTES
+from .. import vectors
+from ..cuda_functions import substitute_of
 from ..environment import Env, Kind
+from .source import is_of_numba
 
 SHUFFLES = {getattr(cuda, name): name for name in ("shfl_sync", "shfl_xor_sync", "shfl_down_sync", "shfl_up_sync")}
 VOTES = {cuda.all_sync: Kind.ALL, cuda.any_sync: Kind.ANY, cuda.ballot_sync: Kind.BALLOT}
@@ -50,6 +53,7 @@ NAMES = {
         "ballot_sync", "match_any_sync", "match_all_sync", "activemask", "nanosleep", *SHUFFLES.values(),
     )
 } | {mark: mark.text for mark in (SPIN, GRID_SYNC)}  # fmt: skip
+ARRAYS = (cuda.shared.array, cuda.local.array)
 _OPERATIONS = "add sub and_ or_ xor inc dec exch max min nanmax nanmin cas compare_and_swap"
 ATOMICS = {getattr(cuda.atomic, name): name for name in _OPERATIONS.split()}
 FENCES = (cuda.threadfence, cuda.threadfence_block, cuda.threadfence_system)
@@ -60,7 +64,8 @@ DIM3 = {
 }
 KNOWN = {
     *COLLECTIVES, *FENCES, *DIM3, cuda.threadIdx, cuda.laneid, cuda.warpsize, cuda.grid, cuda.gridsize, cuda.shared.array,
-    cuda.local.array, cuda.const.array_like, cuda.lanemask_lt, cuda.cg.this_grid, *ATOMICS, *SUBSTITUTES,
+    cuda.local.array, cuda.const.array_like, cuda.lanemask_lt, cuda.cg.this_grid, *ATOMICS,
+    *vectors.STUBS,
 }  # fmt: skip
 
 
@@ -70,13 +75,14 @@ def is_stub(value: Any) -> bool:
 
 
 def is_known(value: Any) -> bool:
-    return is_hashable(value) and value in KNOWN
+    return (is_hashable(value) and value in KNOWN) or substitute_of(value) is not None
 
 
 def is_unsupported_function(value: Any) -> bool:
     """A function of numba.cuda that is neither known here nor, as the types are, also one on a CPU."""
     module = getattr(value, "__module__", None) or ""
-    return module.startswith("numba.cuda") and not is_known(value) and not isinstance(value, numba_types.Type | type)
+    of_its_own = module.startswith("numba.cuda") and is_of_numba(module)
+    return of_its_own and not is_known(value) and not isinstance(value, numba_types.Type | type | Dispatcher)
 
 
 def waits_for(target: Any) -> Any:
