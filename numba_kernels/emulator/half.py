@@ -7,6 +7,7 @@ those of float32, rounded. What else that process compiles is typed as before.
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import operator
 import re
@@ -24,6 +25,7 @@ from numba.core.typing.templates import AbstractTemplate, ConcreteTemplate, sign
 
 from .words import njit
 
+MODULE = "fp16"
 F16, F32, F64 = types.float16, types.float32, types.float64
 I32, I64 = ir.IntType(32), ir.IntType(64)
 ARITHMETIC = {
@@ -184,11 +186,14 @@ def _of(text: str) -> Any:
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(namespace["half"])
 
 
+def module() -> Any:
+    """``cuda.fp16``, which numba-cuda imports when it compiles."""
+    return importlib.import_module(f"numba.cuda.{MODULE}")
+
+
 @functools.cache
 def substitutes() -> dict[Any, Any]:
-    """What runs in place of ``cuda.fp16``'s functions."""
-    from numba.cuda import fp16
-
+    """What runs in place of that module's functions."""
     texts = {
         "hadd": "a + b", "hsub": "a - b", "hmul": "a * b", "hdiv": "a / b", "hneg": "-a", "habs": "abs(a)",
         "hfma": "h(d(a) * d(b) + d(c))",
@@ -200,4 +205,4 @@ def substitutes() -> dict[Any, Any]:
         "htanh": "h(math.tanh(f(a)))",
         "hceil": "h(np.ceil(f(a)))", "hfloor": "h(np.floor(f(a)))", "htrunc": "h(np.trunc(f(a)))", "hrint": "h(np.rint(f(a)))",
     }  # fmt: skip
-    return {getattr(fp16, name): _of(text) for name, text in texts.items() if hasattr(fp16, name)}
+    return {getattr(module(), name): _of(text) for name, text in texts.items() if hasattr(module(), name)}

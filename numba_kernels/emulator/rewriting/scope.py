@@ -11,6 +11,7 @@ from typing import Any
 
 from numba import cuda
 
+from .. import half
 from .constants import constant
 from .program import UNKNOWN, Program
 from .source import LocalFunction, definition_of, is_device_function, own_nodes, python_function
@@ -89,8 +90,8 @@ class Scope:
             if node.attr == "sync" and self._is_grid(node.value):
                 return GRID_SYNC
             base = self.value(node.value)
-            if base is cuda and node.attr == "fp16":  # which numba-cuda imports when it compiles
-                return fp16()
+            if base is cuda and node.attr == half.MODULE:
+                return half.module()
             if base is UNKNOWN or not isinstance(base, python_types.ModuleType | type):
                 return UNKNOWN
             value = getattr(base, node.attr, UNKNOWN)
@@ -168,12 +169,6 @@ def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
         elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and len(target.elts) == len(node.value.elts):
             pairs += [(t.id, v) for t, v in zip(target.elts, node.value.elts, strict=True) if isinstance(t, ast.Name)]
     return pairs
-
-
-def fp16() -> Any:
-    from numba.cuda import fp16
-
-    return fp16
 
 
 def scope_of(program: Program, function: Any) -> Scope:
