@@ -40,6 +40,15 @@ def address_maker(axes: int) -> Any:
     return njit(namespace["address"])
 
 
+@functools.cache
+def integers_of(axes: int) -> Any:
+    """A function index -> the index in integers, as numba-cuda converts it: ``uint64 % int64`` is a float in Numba."""
+    made = f"({', '.join(f'int64(index[{k}])' for k in range(axes))},)" if axes else "int64(index)"
+    namespace: dict[str, Any] = {"int64": int64}
+    exec(f"def integers(index):\n    return {made}", namespace)
+    return njit(namespace["integers"])
+
+
 @njit
 def _wrapped(index, extent):
     if not -extent <= index < extent:
@@ -47,11 +56,12 @@ def _wrapped(index, extent):
     return int64(index) + extent if index < 0 else int64(index)
 
 
-def _address_of(array: Any, index: Any) -> Any:
+def _element(array: Any, index: Any) -> Any:
+    """The functions that give an element's address and its index in integers; None where it is none."""
     if not isinstance(array, types.Array):
         return None
     axes = len(index.types) if isinstance(index, types.BaseTuple) else 0  # type: ignore[attr-defined]
-    return address_maker(axes) if array.ndim == max(axes, 1) else None
+    return (address_maker(axes), integers_of(axes)) if array.ndim == max(axes, 1) else None
 
 
 def _operation(change: Callable[..., Any]) -> Any:
@@ -63,17 +73,18 @@ def _operation(change: Callable[..., Any]) -> Any:
 
     @overload(operation)
     def made(env, array, index, value):
-        address = _address_of(array, index)
-        if address is None:
+        element = _element(array, index)
+        if element is None:
             return None
-        dtype = array.dtype
+        (address, integers), dtype = element, array.dtype
 
         def run(env, array, index, value):
-            at = address(array, index)
+            place = integers(index)
+            at = address(array, place)
             begin(env)
-            old = array[index]
+            old = array[place]
             new = dtype(changed(old, dtype(value)))
-            array[index] = new
+            array[place] = new
             end(env, at, new != old)
             return old
 
@@ -120,18 +131,19 @@ def cas(env: Any, array: Any, index: Any, old: Any, value: Any) -> Any:
 
 @overload(cas)
 def _cas_overload(env, array, index, old, value):
-    address = _address_of(array, index)
-    if address is None:
+    element = _element(array, index)
+    if element is None:
         return None
-    dtype = array.dtype
+    (address, integers), dtype = element, array.dtype
 
     def run(env, array, index, old, value):
-        at = address(array, index)
+        place = integers(index)
+        at = address(array, place)
         begin(env)
-        found = array[index]
+        found = array[place]
         hit = found == dtype(old)
         if hit:
-            array[index] = dtype(value)
+            array[place] = dtype(value)
         end(env, at, hit)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import threading
 import types as python_types
 from collections.abc import Iterator, Sequence
@@ -71,7 +72,7 @@ class Compiled:
             function, self.options, self.dtypes, full=self.mode == "full", tracked=self.mode == "tracked"
         )
         self.function = python_function(function)
-        self._accepted: set[Any] = set()
+        self._accepted: dict[Any, list[Any]] = {}
         self.parameters = python_function(function).__code__.co_argcount
         self.kinds = np.array([0, *(int(s.kind) for s in self.program.sites)], np.int64)
         names = [f"a{k}" for k in range(self.parameters)]
@@ -105,12 +106,21 @@ class Compiled:
         if kinds in self._accepted:
             return
         noted = None if self.file is None else self.file.with_suffix(f".{disk_cache.digest(repr(kinds))}.accepted")
-        if noted is None or not noted.exists():
-            numba_cuda.check(self.function, kinds)
+        places: list[Any] | None = None
+        if noted is not None:
+            with contextlib.suppress(OSError, ValueError):
+                places = json.loads(noted.read_text())
+        if places is None:
+            places = [list(place) for place in numba_cuda.check(self.function, kinds)]
             if noted is not None:
                 with contextlib.suppress(OSError):
-                    noted.touch()
-        self._accepted.add(kinds)
+                    noted.write_text(json.dumps(places))
+        self._accepted[kinds] = places
+
+    def contracted(self, args: tuple[Any, ...]) -> list[tuple[str, int]]:
+        """File and line of what a GPU may round otherwise, where numba-cuda was asked about such arguments."""
+        places = self._accepted.get(tuple(numba.typeof(a) for a in args), [])
+        return [(file, line) for file, line in places]
 
     def run(self, *args: Any) -> Any:
         """Call the entry, compiled before for the types of the first call's arguments, by one process at a time."""

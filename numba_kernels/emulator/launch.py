@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba.core.errors import NumbaError
 
-from . import ordering, races, scheduler
+from . import contraction, ordering, races, scheduler
 from .compiled import Compiled, compiled
 from .environment import BLOCK_SPAN, MOST_BLOCKS, Env, Kind
 from .errors import CheckLimit, CompileError, EmulatorError, KernelException, OutOfBounds
@@ -145,6 +145,13 @@ class EmulatedKernel:
                 array[...] = old
             _Launch(compiled(self.function, "tracked", args), *settings).run(tuple(args))
             raise
+
+    def remarks(self, args: Sequence[Any]) -> list[str]:
+        """After a launch with such arguments: what a GPU's compiler may round otherwise, in one note; none where the dispatcher
+        was made with ``fma=False``."""
+        options = getattr(self.function, "targetoptions", {})
+        places = self._get(args).contracted(converted(self._get(args).program.name, self.signatures, args))
+        return [contraction.remark(self._get(args).program.name, places)] if places and options.get("fma", True) else []
 
 
 _one_at_a_time = threading.Lock()  # launches in the full check, see accounting.py

@@ -73,14 +73,16 @@ class Emulation:
             kernel = self._kernels[dispatcher] = EmulatedKernel(dispatcher, self.check, signature=signature)
         self.launches += 1
         try:
+            given = tuple(_host(_extended(dispatcher, a)) for a in args)
             self.notes += kernel.launch(
                 configuration.griddim,
                 configuration.blockdim,
-                tuple(_host(_extended(dispatcher, a)) for a in args),
+                given,
                 dynamic_shared_bytes=configuration.sharedmem,
                 schedule_seed=self.schedule_seed,
                 same_value=self.same_value,
             )
+            self.notes += [remark for remark in kernel.remarks(given) if remark not in self.notes]
         except (KernelException, OutOfBounds) as error:
             if not dispatcher.targetoptions.get("debug") or error.__cause__ is None:
                 raise
@@ -216,7 +218,8 @@ def emulate(
     """Launch a kernel on the emulator: once in order, then in ``schedules - 1`` drawn schedules (seeds from ``seed`` on), each
     from the same memory; the arrays among ``args`` are left as the first one made them.
 
-    Returns notes. Raises an :class:`EmulatorError`, whose ``schedule_seed`` repeats it.
+    Returns notes: writes of the same value, and lines whose last bit a GPU may have otherwise. Raises an :class:`EmulatorError`,
+    whose ``schedule_seed`` repeats it.
     """
     from .races import arrays_in
 
@@ -232,4 +235,4 @@ def emulate(
         notes += [n for n in made.launch(grid, block, args, schedule_seed=seed + k, **options) if n not in notes]  # type: ignore[arg-type]
     for array, found in zip(arrays, first, strict=False):
         array[...] = found
-    return notes
+    return notes + made.remarks(args)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba import cuda, float32, float64, int8, int16, int32, int64, types, uint8, uint32, uint64
 
-from numba_kernels.emulator import CompileError, DataRace, DivergentCollective, EmulatedKernel, MaskError
+from numba_kernels.emulator import CompileError, DataRace, DivergentCollective, EmulatedKernel, MaskError, emulate
 
 
 def run(kernel, block, *args, grid=1, check="fast", **options):
@@ -314,3 +314,33 @@ def test_float64_becomes_float16_with_one_rounding():
     run(kernel, 1, x, out, grid=x.size)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(out.view(np.uint16), x.astype(np.float16).view(np.uint16))
+
+
+@cuda.jit(device=True)
+def line_through(x, slope, at):
+    return slope * x + at
+
+
+def test_a_product_and_a_sum_that_a_gpu_may_round_once_are_named():
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x  # integers
+        square = x[i] * x[i]
+        out[i] = square + 1
+        out[i] -= line_through(x[i], 2, 3)
+        out[i] += float32(x[i] * x[i] / 2)  # rounded between
+
+    first = kernel.py_func.__code__.co_firstlineno
+    arrays = np.ones(8, np.float32), np.ones(8, np.float32)
+    (note,) = emulate(kernel, 1, 8, arrays)
+    inner = line_through.py_func.__code__.co_firstlineno + 2
+    assert note.startswith(f"kernel: in lines {inner}, {first + 4} a product and a sum")
+    assert emulate(cuda.jit(fma=False)(kernel.py_func), 1, 8, arrays) == []
+
+
+def test_a_kernel_with_device_functions_is_held_against_numba_cuda_too():
+    def kernel(x):
+        x[0] = np.sqrt(line_through(x[0], 1, 2)) + undefined  # noqa: F821
+
+    with pytest.raises(CompileError, match="numba-cuda cannot compile it"):
+        run(kernel, 1, np.ones(1))
