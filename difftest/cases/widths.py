@@ -54,8 +54,9 @@ def _own_form(width: int, itemsize: int) -> bool:
     """Whether the emulator compiles a kernel of its own for such a width: a second for a norm.
 
     Few are shared by widths of every class, by the vector of a row and the warps that it has (numba_kernels.tuning): odd rows of
-    a warp, odd rows above 4096, rows of whole 16-byte vectors of a warp and just above 1024.
+    a warp, odd rows above 4096, rows of whole 16-byte vectors of a warp, and of the warps that a row of 2048 has.
     """
-    vector = 16 // itemsize
+    warp_tile = 128 * 16 // itemsize
+    vectors = width % (16 // itemsize) == 0 and (width <= warp_tile or 2048 - warp_tile < width <= 2048)
     scalar = width % 2 == 1 and (width < 128 or width > 4096)
-    return not (scalar or (width % vector == 0 and (width <= 128 * vector or 1024 <= width <= 1024 + 128 * vector)))
+    return not (scalar or vectors)

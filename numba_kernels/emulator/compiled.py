@@ -16,6 +16,7 @@ from numba.core.errors import NumbaError
 
 from . import disk_cache, half, numba_cuda
 from .environment import Env
+from .library import EntryCompiler
 from .memory import borrow, fill_bytes
 from .ordering import forget
 from .rewriting import Program, is_device_function, is_shared, jit_options, python_function, rewrite
@@ -86,7 +87,7 @@ class Compiled:
         self.file = disk_cache.entry_file(text, {**namespace, "kernel": self._content()})
         namespace["kernel"] = njit(**self.options)(self.program.function)
         exec(compile(text, str(self.file or f"<emulated {self.program.name}>"), "exec"), namespace)
-        self.entry = njit(nogil=True, no_cfunc_wrapper=True)(namespace[name])
+        self.entry = njit(nogil=True, no_cfunc_wrapper=True, pipeline_class=EntryCompiler)(namespace[name])
         if self.file is not None:
             disk_cache.keep(self.entry)
 

@@ -7,6 +7,7 @@ holds for all code that the kernel is linked from, whatever syntax it came from.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary
@@ -20,7 +21,23 @@ _CONVERSION = re.compile(r"^(  %\S+ = )fpto(si|ui) (half|float|double) (\S+) to 
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 
 
+_environments: dict[str, Any] = {}  # of functions without machine code, by the names of the variables that point to them
+
+
+class _Noted:
+    """Numba's code generator where it is told a function's environment, for which there is no place before an entry has code."""
+
+    @staticmethod
+    def set_env(name: str, environment: Any) -> None:
+        _environments[name] = environment
+
+
 class EmulatedLibrary(JITCodeLibrary):
+    """Code that is only linked into an entry's, where it is optimised and becomes machine code: once, and not for each function
+    and each of its callers."""
+
+    codegen = _Noted()
+
     def _optimize_final_module(self) -> None:
         text = str(self._final_module)
         changed = self.changed(text)
@@ -29,7 +46,9 @@ class EmulatedLibrary(JITCodeLibrary):
             self._final_module = llvm.parse_assembly(changed)
             self._final_module.name = name
             self.complete()
-        super()._optimize_final_module()
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
 
     def complete(self) -> None:
         """Link what the changed module calls."""
@@ -72,6 +91,16 @@ def saturating(text: str) -> str:
     return changed + "\n" + "\n".join(sorted(declared - present)) + "\n"
 
 
+class EntryLibrary(JITCodeLibrary):
+    """Code that Python calls, with all that it is linked from."""
+
+    def _finalize_specific(self) -> None:
+        super()._finalize_specific()
+        for variable in self._final_module.global_variables:
+            if variable.name in _environments:
+                self.codegen.set_env(variable.name, _environments[variable.name])
+
+
 class CheckedLibrary(EmulatedLibrary):
     """The full check's: each access to memory is accounted for."""
 
@@ -92,6 +121,16 @@ class _Emulated(OwnLibrary):
 class _Checked(OwnLibrary):
     _name = "checked_library"
     kind = CheckedLibrary
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _Entry(OwnLibrary):
+    _name = "entry_library"
+    kind = EntryLibrary
+
+
+class EntryCompiler(OwnCompiler):
+    library = _Entry
 
 
 class EmulatedCompiler(OwnCompiler):

@@ -60,12 +60,13 @@ def is_written_out(program: Program, node: ast.Call, callers: tuple[Any, ...]) -
 
 
 class Flatten(StatementPass):
-    """State: ``callers``, the functions around; which captured values wait, by identity."""
+    """State: ``callers``, the functions around; which captured values and which nodes wait, by identity."""
 
     def __init__(self, program: Program, callers: tuple[Any, ...]) -> None:
         super().__init__(program)
         self.callers = callers
         self._targets: dict[int, bool] = {}
+        self._waits: dict[int, tuple[ast.AST, bool]] = {}  # a node, kept so that its id stays its own, and whether it waits
 
     def is_wait(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Call):
@@ -80,7 +81,11 @@ class Flatten(StatementPass):
         return self._targets[id(target)]
 
     def waits(self, node: ast.AST) -> bool:
-        return any(self.is_wait(part) for part in ast.walk(node))
+        known = self._waits.get(id(node))
+        if known is None:
+            waits = self.is_wait(node) or any(self.waits(part) for part in ast.iter_child_nodes(node))
+            known = self._waits[id(node)] = node, waits
+        return known[1]
 
     # --- statements --------------------------------------------------------------------------------------------------
 
