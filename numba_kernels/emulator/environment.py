@@ -40,7 +40,7 @@ class Env(enum.IntEnum):
     EPOCH = 26  # barrier interval that runs, counted over the launch (full check)
     BLOCK_EPOCH = 27  # the first interval of this block
     CELLS = 28  # address of the cells of the block's shared memory, see races.py
-    GRAIN = 29  # bytes that a cell stands for
+    SHIFT = 29  # log2 of the bytes that a cell stands for
     SEEN = 30  # address of the warps' vector clocks
     REGIONS = 31  # address of the table of global arrays
     REGION_COUNT = 32

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -232,15 +231,15 @@ class _Launch:
     def _follow(self, arrays: list[np.ndarray], fine: bool) -> None:
         """Room for the full check's cells and clocks."""
         env = self.env
-        env[Env.GRAIN] = gcd(self.program.grain, *([1] if fine else []))
-        env[Env.CELLS] = self.room(races.room_for_cells(int(env[Env.ARENA_BYTES]), int(env[Env.GRAIN])))
+        env[Env.SHIFT] = 0 if fine else races.shift_of(self.program.grain)
+        env[Env.CELLS] = self.room(races.room_for_cells(int(env[Env.ARENA_BYTES]), int(env[Env.SHIFT])))
         env[Env.SEEN] = self.room(8 * races.WARP * self.threads)
         if self.program.fences:
             self._order()
         table = []
         for start, end, grain in races.regions_of(arrays):
-            grain = 1 if fine else grain
-            table += [start, end, grain, self.room(races.room_for_cells(end - start, grain))]
+            shift = 0 if fine else races.shift_of(grain)
+            table += [start, end, shift, self.room(races.room_for_cells(end - start, shift))]
         words = np.array([*table, 0], np.int64)
         self.memory.append(words)
         env[Env.REGIONS], env[Env.REGION_COUNT] = words.ctypes.data, len(table) // races.REGION

@@ -28,7 +28,7 @@ from .words import njit, peek, peek_bytes, poke
 
 STAMP = 2  # words: interval << 24 | location (0: never), thread of the grid << 32 | clock
 CELL = 3 * STAMP + 1  # write, first reader, second reader; which of them are atomic, a bit each
-REGION = 4  # words: first address, end address, grain, address of the cells
+REGION = 4  # words: first address, end address, log2 of the bytes that a cell stands for, address of the cells
 WARP = 32
 LOCATIONS = 1 << 24
 
@@ -39,7 +39,7 @@ FAULT_C, FAULT_D, FAULT_AT = int(Env.FAULT_C), int(Env.FAULT_D), int(Env.FAULT_A
 NOTE_A, NOTE_B, NOTE_C, NOTE_D, STRICT = (int(w) for w in (Env.NOTE_A, Env.NOTE_B, Env.NOTE_C, Env.NOTE_D, Env.STRICT))
 GRID_EPOCH, POOL = int(Env.GRID_EPOCH), int(Env.POOL)
 ATOMIC_NOW = int(Env.ATOMIC_NOW)
-EPOCH, BLOCK_EPOCH, CELLS, GRAIN = int(Env.EPOCH), int(Env.BLOCK_EPOCH), int(Env.CELLS), int(Env.GRAIN)
+EPOCH, BLOCK_EPOCH, CELLS, SHIFT = int(Env.EPOCH), int(Env.BLOCK_EPOCH), int(Env.CELLS), int(Env.SHIFT)
 SEEN, REGIONS, REGION_COUNT, PADDED = int(Env.SEEN), int(Env.REGIONS), int(Env.REGION_COUNT), int(Env.PADDED)
 F_UNINITIALIZED, F_RACE, F_GRAIN = int(Fault.UNINITIALIZED), int(Fault.RACE), int(Fault.GRAIN)
 
@@ -47,8 +47,18 @@ WRITES, ATOMIC, KNOWN = 1, 2, 4  # an access: it writes, it is atomic, the value
 
 
 @njit
-def _is_before(env, stamp):
-    """Whether the access of a stamp comes before the thread that runs now; a stamp never set does."""
+def _block_start(env):
+    """The number in the grid of the first thread of the block whose thread runs now."""
+    thread, padded = peek(env, THREAD), peek(env, PADDED)
+    if thread >= padded:  # of blocks that run together
+        thread %= padded
+    return peek(env, GRID_THREAD) - thread
+
+
+@njit
+def _is_before(env, stamp, start):
+    """Whether the access of a stamp comes before the thread that runs now, of the block that starts at ``start``; a stamp never
+    set does."""
     when = peek(stamp, 0)
     if when == 0:
         return True
@@ -56,8 +66,8 @@ def _is_before(env, stamp):
     thread, now = who >> 32, peek(env, GRID_THREAD)
     if thread == now:
         return True
-    interval, padded = when >> 24, peek(env, PADDED)
-    if thread // padded == now // padded:
+    interval = when >> 24
+    if start <= thread < start + peek(env, PADDED):
         if interval < peek(env, EPOCH):
             return True
         if thread // WARP == now // WARP:
@@ -97,20 +107,23 @@ def _note(env, stamp):
 
 
 @njit
-def _touch(env, cell, how, same):
-    """Check one access against a cell's stamps, and leave its own. ``same``: it writes what is there already."""
+def _touch(env, cell, how, start, address, size, value):
+    """Check one access against a cell's stamps, and leave its own. ``value``: what ``size`` bytes at ``address`` become, if it
+    writes what is KNOWN."""
     first, second, flags = cell + 8 * STAMP, cell + 16 * STAMP, cell + 24 * STAMP
     atomic = peek(flags, 0)
     writes, is_atomic = how & WRITES != 0, how & ATOMIC != 0
-    after_write = _is_before(env, cell)
+    after_write = _is_before(env, cell, start)
     if not after_write and not (is_atomic and atomic & 1):
+        same = how & KNOWN != 0 and peek_bytes(address, size) == value
         if same and not atomic & 1 and peek(env, STRICT) == 0:
             _note(env, cell)
         else:
             _race(env, cell, WRITES | (ATOMIC if atomic & 1 else 0), how)
             return
-    after_first, after_second = _is_before(env, first), _is_before(env, second)
+    after_first = _is_before(env, first, start)
     if writes or atomic & 6:
+        after_second = _is_before(env, second, start)
         for stamp, after, bit in ((first, after_first, int64(2)), (second, after_second, int64(4))):
             was_atomic = atomic & bit != 0
             if not after and (writes or was_atomic) and not (is_atomic and was_atomic):
@@ -122,7 +135,7 @@ def _touch(env, cell, how, same):
     elif after_first:
         _stamp(env, first)
         atomic = atomic & 5 | int64(is_atomic) << 1
-    elif after_second or (peek(first, 1) >> 37 == peek(second, 1) >> 37 != peek(env, GRID_THREAD) >> 5):
+    elif _is_before(env, second, start) or (peek(first, 1) >> 37 == peek(second, 1) >> 37 != peek(env, GRID_THREAD) >> 5):
         _stamp(env, second)
         atomic = atomic & 3 | int64(is_atomic) << 2
     poke(flags, 0, atomic)
@@ -149,18 +162,18 @@ def access(env, address, size, how, value):
     start = peek(env, ARENA)
     shared = start <= address < start + peek(env, ARENA_BYTES)
     if shared:
-        cells, grain = peek(env, CELLS), peek(env, GRAIN)
+        cells, shift = peek(env, CELLS), peek(env, SHIFT)
     else:
         entry = _region(env, address)
         if entry == 0:
             return int64(0)
-        start, grain, cells = peek(entry, 0), peek(entry, 2), peek(entry, 3)
+        start, shift, cells = peek(entry, 0), peek(entry, 2), peek(entry, 3)
     offset = address - start
-    if offset % grain != 0 or size % grain != 0:
+    if (offset | size) & ((1 << shift) - 1) != 0:
         poke(env, FAULT, F_GRAIN)
         return int64(0)
-    same = how & KNOWN != 0 and peek_bytes(address, size) == value
-    for k in range(offset // grain, (offset + size) // grain):
+    block = _block_start(env)
+    for k in range(offset >> shift, (offset + size) >> shift):
         cell = cells + k * 8 * CELL
         if shared and peek(cell, 0) >> 24 < peek(env, BLOCK_EPOCH):
             if not how & WRITES or how & ATOMIC:
@@ -170,13 +183,18 @@ def access(env, address, size, how, value):
                 return int64(0)
             for word in range(CELL):  # the first write in this block: earlier blocks had other shared memory
                 poke(cell, word, 0)
-        _touch(env, cell, how, same)
+        _touch(env, cell, how, block, address, size, value)
     return int64(0)
 
 
-def room_for_cells(size: int, grain: int) -> int:
-    """Bytes of the cells for ``size`` bytes of memory."""
-    return (size // grain + 1) * CELL * 8
+def room_for_cells(size: int, shift: int) -> int:
+    """Bytes of the cells for ``size`` bytes of memory, one for ``2 ** shift``."""
+    return ((size >> shift) + 1) * CELL * 8
+
+
+def shift_of(grain: int) -> int:
+    """log2 of the largest power of two that divides a number of bytes: a cell stands for so many."""
+    return (grain & -grain).bit_length() - 1
 
 
 def arrays_in(args: Iterable[Any]) -> list[np.ndarray]:
