@@ -24,10 +24,17 @@ def contracted(made: Any, seen: set[int]) -> set[tuple[str, int]]:
     kinds, found = made.type_annotation.typemap, set(_sums(made.type_annotation.blocks, made.type_annotation.typemap))
     for kind in kinds.values():
         if isinstance(kind, types.Dispatcher):
-            for inner in kind.dispatcher.overloads.values():
-                if hasattr(inner, "type_annotation"):
-                    found |= contracted(inner, seen)
+            for inner in _overloads(kind):
+                found |= contracted(inner, seen)
     return found
+
+
+def _overloads(kind: Any) -> list[Any]:
+    """The compiled forms of a function that another calls; none of a lambda's, which are gone."""
+    try:
+        return [made for made in kind.dispatcher.overloads.values() if hasattr(made, "type_annotation")]
+    except ReferenceError:
+        return []
 
 
 def _sums(blocks: Any, kinds: Any) -> Iterator[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from llvmlite import ir
 from numba import cuda, extending
 from numba.core import types
 
-from . import half
+from . import half, libdevice
 from .words import intrinsic, njit
 
 
@@ -151,10 +152,20 @@ SUBSTITUTES: dict[Any, Any] = {
 }
 
 
+@functools.cache
+def _of_libdevice() -> dict[Any, Any]:
+    own = {name: SUBSTITUTES[getattr(cuda, name)] for name in ("popc", "clz", "ffs", "brev", "fma", "cbrt")}
+    own.update({name: SUBSTITUTES[getattr(math, name)] for name in ("fmod", "remainder", "nextafter")})
+    return libdevice.substitutes(own)
+
+
 def substitute_of(value: Any) -> Any:
     """What runs in place of a function; None where it is itself."""
-    if (getattr(value, "__module__", None) or "").endswith("cuda_fp16"):
+    module = getattr(value, "__module__", None) or ""
+    if module.endswith("cuda_fp16"):
         return half.substitutes().get(value)
+    if module == "numba.cuda.libdevice":
+        return _of_libdevice().get(value)
     try:
         return SUBSTITUTES.get(value)
     except TypeError:  # it can't be hashed

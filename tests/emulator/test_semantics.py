@@ -344,3 +344,24 @@ def test_a_kernel_with_device_functions_is_held_against_numba_cuda_too():
 
     with pytest.raises(CompileError, match="numba-cuda cannot compile it"):
         run(kernel, 1, np.ones(1))
+
+
+def test_libdevice_s_functions_are_in_the_types_that_numba_cuda_gives_them():
+    def kernel(x, out):
+        i = cuda.grid(1)
+        out[i, 0] = cuda.libdevice.sinf(x[i])
+        out[i, 1] = cuda.libdevice.sin(x[i])
+        out[i, 2] = cuda.libdevice.fast_expf(x[i])
+        out[i, 3] = cuda.libdevice.roundf(x[i] + float32(0.5))
+        out[i, 4] = cuda.libdevice.clz(i) + cuda.libdevice.ffs(i)
+
+    x = np.linspace(-3, 3, 32).astype(np.float32)
+    out = np.zeros((32, 5))
+    run(kernel, 32, x, out)
+    half = x + np.float32(0.5)
+    rounded = np.copysign(np.floor(abs(half).astype(np.float64) + 0.5), half)
+    bits = [32 - int(i).bit_length() + (i & -i).bit_length() for i in range(32)]
+    want = [np.sin(x).astype(np.float64), np.sin(x.astype(np.float64)), np.exp(x).astype(np.float64), rounded, bits]
+    np.testing.assert_allclose(out, np.stack(want, 1), rtol=2e-7, atol=1e-7)
+    assert (out[:, 0] == out[:, 0].astype(np.float32)).all()
+    assert (out[:, 1] != out[:, 1].astype(np.float32)).any()

@@ -3,6 +3,7 @@ types, names for shapes and dtypes, random numbers. Right ones, and the same wit
 
 import numpy as np
 from numba import cuda, float32, int32
+from numba.cuda import libdevice
 from numba.cuda.random import create_xoroshiro128p_states, xoroshiro128p_dtype, xoroshiro128p_uniform_float32
 from numba.types import float16
 
@@ -235,6 +236,20 @@ def vector_types_of_unready_elements(x, out):
     s[t] = x[t]
     pair = cuda.float32x2(s[t], s[63 - t])
     out[t] = pair.x + pair.y
+
+
+@right(1, 32, lambda: (ramp(32), zeros(32)), ramp(32) * 3 + np.sqrt(ramp(32)) + 2, 1)
+def functions_of_libdevice(x, out):
+    t = cuda.threadIdx.x
+    out[t] = libdevice.fmaf(x[t], float32(3), libdevice.sqrtf(x[t])) + cuda.libdevice.popc(5)
+
+
+@wrong(MISSING_BARRIER, 1, 64, lambda: (ramp(64), zeros(64)))
+def functions_of_libdevice_of_what_others_write(x, out):
+    s = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    s[t] = libdevice.sqrtf(x[t])
+    out[t] = libdevice.fmaxf(s[t], s[63 - t])
 
 
 def random_states(n):
