@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,14 +49,39 @@ def call(case: Case, function: Callable | Performer, inputs: Tensors) -> Called:
     is copied before anything looks at it. Whatever the function raises, short of Ctrl-C, is part of what the call came to, and
     so is the end of the process that a `Performer` has it in.
     """
-    op = case.operator
     take = function.memory(case) if isinstance(function, Performer) else memory.own(torch.device(case.device))
-    given = buffers.allocate_inputs(case, inputs, take)
-    out = _out(case, given, take) if takes_out(function) else None
+    given, out = _placed(case, function, inputs, take)
     if isinstance(function, Performer):
         done = function.perform(case, given, out)
     else:
         done = perform.perform(function, perform.Call.of(case, given, out))
+    return _came_to(case, done, given, out)
+
+
+def call_all(cases: Sequence[Case], function: Callable | Performer, inputs: Sequence[Tensors]) -> list[Called]:
+    """Each of several calls, as `call`; in one turn where the function is elsewhere, as long as nothing becomes of any. What was
+    returned is then not kept."""
+    each = list(zip(cases, inputs, strict=True))
+    if isinstance(function, Performer):
+        take = function.memory(*cases)
+        placed = [(case, *_placed(case, function, values, take)) for case, values in each]
+        all_done = function.perform_all(placed)
+        if all_done is not None:
+            return [_came_to(case, done, given, out) for done, (case, given, out) in zip(all_done, placed, strict=True)]
+    return [call(case, function, values) for case, values in each]
+
+
+def _placed(
+    case: Case, function: Callable | Performer, inputs: Tensors, take: memory.Take
+) -> tuple[dict[str, Buffer], Buffer | None]:
+    """The call's buffers, filled."""
+    given = buffers.allocate_inputs(case, inputs, take)
+    return given, _out(case, given, take) if takes_out(function) else None
+
+
+def _came_to(case: Case, done: Performed, given: Mapping[str, Buffer], out: Buffer | None) -> Called:
+    """What a call that was made came to, its buffers looked at."""
+    op = case.operator
     called = Called({}, list(done.faults), done.failure, done.raised, done.refused, done.kept, list(done.notes))
     if done.complete:
         _take(called, op, done, given, out)

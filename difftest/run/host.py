@@ -14,7 +14,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -139,6 +139,10 @@ class _Served:
         reason = self._asked().check(call)
         return {"reason": None if reason is None else _clipped(str(reason))}
 
+    def checks(self, calls: Sequence[Asked]) -> dict[str, Any]:
+        """The same of several calls."""
+        return {"reasons": [self.check(call)["reason"] for call in calls]}
+
     def function(self, op: str, contract: Contract | None) -> dict[str, Any]:
         """Keeps the function for a contract; its number, and whether it takes `out`."""
         self._functions.append(self._asked().function(op, contract))
@@ -165,6 +169,11 @@ class _Served:
 
         done = perform(self._functions[number], call, copy if count else torch.clone, self._put_back)
         return self._told(done) | {"spoiled": torch.cuda.is_initialized() and _spoiled()}
+
+    def calls(self, number: int, requests: Sequence[Request]) -> dict[str, Any]:
+        """Makes several calls of one function; nothing is said of them where that is more than a message holds."""
+        told = [self.call(number, request) for request in requests]
+        return {"calls": told if len(json.dumps(told)) < MOST else []}
 
     def look(self, number: int, start: int) -> dict[str, Any]:
         """Copies what a tensor that was returned holds now."""

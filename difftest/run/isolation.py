@@ -236,6 +236,15 @@ class Isolated:
                 return str(error)
         return self._checked[asked]
 
+    def check_ahead(self, cases: Sequence[Question]) -> None:
+        """Asks about several calls at once, so that `check` knows the answers."""
+        asked = [Asked(case.op, case.dtype, case.width, case.device) for case in cases]
+        new = [each for each in dict.fromkeys(asked) if each not in self._checked]
+        with suppress(Unavailable):
+            if new:
+                reasons = self._ask(("checks", new))["reasons"]
+                self._checked.update(zip(new, reasons, strict=True))
+
     def function(self, op: str, contract: Contract | None = None) -> Any:
         """As of `Provider`: a `Performer`."""
         key = op, contract
@@ -261,10 +270,30 @@ class Isolated:
 
     # --- what functions use ------------------------------------------------------------------------------------------------
 
-    def memory(self, case: Case) -> buffers.Take:
-        """Memory for one call."""
-        self._shared.begin(buffers.room(case))
+    def memory(self, *cases: Case) -> buffers.Take:
+        """Memory for these calls."""
+        self._shared.begin(sum(buffers.room(case) for case in cases))
         return self._shared.take
+
+    def perform_all(
+        self, function: _Function, calls: Sequence[tuple[Case, Mapping[str, Buffer], Buffer | None]]
+    ) -> list[Performed] | None:
+        """As of `Performer`: one message there and one back, so that the two processes change places once, not once a call."""
+        made = [(case, Call.of(case, given, out)) for case, given, out in calls]
+        results = [self._shared.take(case.rows * case.width, call.dtype) for case, call in made]
+        try:
+            number = self._number(function)
+            requests = [self._request(case, call, result) for (case, call), result in zip(made, results, strict=True)]
+            assert self._process
+            answers = self._process.ask(("calls", number, requests), max(limit(case, self._seconds) for case, _ in made))["calls"]
+            done = [self._told(told, r.view(c.shape)) for told, r, (c, _) in zip(answers, results, made, strict=True)]
+        except _Lost as lost:
+            self._lose(lost)
+            return None
+        except (KeyError, TypeError, ValueError, Unavailable):
+            return None
+        quiet = not self._keep_printed() and not any(told.get("spoiled") or told["notes"] or told["threads"] for told in answers)
+        return done if quiet and all(each.complete and not each.faults for each in done) else None
 
     def perform(self, function: _Function, case: Case, given: Mapping[str, Buffer], out: Buffer | None) -> Performed:
         """One call of a function; where its process is killed from outside, for all that is known, again."""
@@ -284,14 +313,11 @@ class Isolated:
         """One attempt, and whether the process was killed in it."""
         call = Call.of(case, given, out)
         result, killed = self._shared.take(case.rows * case.width, call.dtype), False
-        places = {name: self._place(placed) for name, placed in call.placed.items()}
         printed, spoiled = "", False
         try:
             number = self._number(function)
-            kept = tuple(each.number for each in self._returned)
-            request = Request(case.op, call.contract, places, call.out, call.shape, call.dtype, self._shared.offset(result), kept)
             assert self._process
-            told = self._process.ask(("call", number, request), limit(case, self._seconds))
+            told = self._process.ask(("call", number, self._request(case, call, result)), limit(case, self._seconds))
             done = self._told(told, result.view(case.shape))
             spoiled = bool(told.get("spoiled"))
         except _Lost as lost:
@@ -320,6 +346,11 @@ class Isolated:
             self._lose(lost)
             return None
         return into.view(shape).clone()
+
+    def _request(self, case: Case, call: Call, result: torch.Tensor) -> Request:
+        places = {name: self._place(placed) for name, placed in call.placed.items()}
+        kept = tuple(each.number for each in self._returned)
+        return Request(case.op, call.contract, places, call.out, call.shape, call.dtype, self._shared.offset(result), kept)
 
     def _place(self, placed: buffers.Placed) -> Place:
         storage = placed.storage
@@ -453,9 +484,13 @@ class _Function(Performer):
         """No plain call: its memory would be nobody else's."""
         raise TypeError("a function in another process is called by difftest.run.call alone")
 
-    def memory(self, case: Case) -> buffers.Take:
+    def memory(self, *cases: Case) -> buffers.Take:
         """As of `Performer`."""
-        return self._provider.memory(case)
+        return self._provider.memory(*cases)
+
+    def perform_all(self, calls: Sequence[tuple[Case, Mapping[str, Buffer], Buffer | None]]) -> list[Performed] | None:
+        """As of `Performer`."""
+        return self._provider.perform_all(self, calls)
 
     def perform(self, case: Case, given: Mapping[str, Buffer], out: Buffer | None) -> Performed:
         """As of `Performer`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,17 @@ class Performer(ABC):
     """A function that is called elsewhere: in another process, on memory that both see."""
 
     @abstractmethod
-    def memory(self, case: Case) -> buffers.Take:
-        """Memory for the call's buffers."""
+    def memory(self, *cases: Case) -> buffers.Take:
+        """Memory for the buffers of these calls."""
 
     @abstractmethod
     def perform(self, case: Case, given: Mapping[str, Buffer], out: Buffer | None) -> Performed:
         """Calls the function once on the buffers, which come out of that memory."""
+
+    @abstractmethod
+    def perform_all(self, calls: Sequence[tuple[Case, Mapping[str, Buffer], Buffer | None]]) -> list[Performed] | None:
+        """Calls the function on each in turn, with one question to where it is, and keeps nothing that is returned. None where a
+        call came to anything but its output: then each is to be made by itself, on buffers of its own."""
 
 
 @dataclass(frozen=True, slots=True)

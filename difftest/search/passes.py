@@ -5,8 +5,9 @@ Each tries simpler examples in place of the current one, the simplest first, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -27,6 +28,10 @@ class Trial(Protocol):
 
     def consider(self, example: Example) -> bool:
         """Whether the example is simpler than the current one and still fails; it is then the current one."""
+
+    def consider_in_turn(self, examples: Iterable[Example]) -> int | None:
+        """The place of the first of these that is simpler and still fails, which is then the current one; None where none does.
+        They are made before it is known what becomes of any."""
 
 
 class Pass(Protocol):
@@ -74,9 +79,8 @@ class Width:
     def shrink(self, trial: Trial) -> None:
         odd = _odd_columns(trial.current)
         by_need = torch.cat((odd.nonzero().flatten(), (~odd).nonzero().flatten()))
-        for width in range(1, trial.current.case.width):
-            if trial.consider(trial.current.with_columns(by_need[:width].sort().values)):
-                return
+        current = trial.current
+        trial.consider_in_turn(current.with_columns(by_need[:w].sort().values) for w in range(1, current.case.width))
 
 
 class Layout:
@@ -134,10 +138,9 @@ class Elements:
         while size:
             start, odd = 0, self._odd(trial, role)
             while start < len(odd):
-                values = trial.current.values[role].flatten().clone()
-                values[odd[start : start + size]] = trial.current.plain_value(role)
-                trial.consider(trial.current.with_values(role, values.reshape(trial.current.values[role].shape)))
-                start += size
+                chunks = (odd[s : s + size] for s in range(start, len(odd), size))
+                place = trial.consider_in_turn(map(partial(_with_plain, trial.current, role), chunks))
+                start = len(odd) if place is None else start + (place + 1) * size
             size //= 2
 
     def _singly(self, trial: Trial, role: str) -> None:
@@ -164,6 +167,13 @@ class Numbers:
             held_to = trial.current.case.contract.with_values({name: usual.value(name)})
             trial.consider(trial.current.with_case(replace(trial.current.case, contract=held_to)))
         trial.consider(trial.current.with_case(replace(trial.current.case, weight_dtype=None)))
+
+
+def _with_plain(example: Example, role: str, places: torch.Tensor) -> Example:
+    """The plain value at those places of a role."""
+    values = example.values[role].flatten().clone()
+    values[places] = example.plain_value(role)
+    return example.with_values(role, values.reshape(example.values[role].shape))
 
 
 def _counts(most: int) -> list[int]:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 
 import torch
 
 from difftest.cases.case import Case
 from difftest.cases.given import Values
 from difftest.cases.request import Request
-from difftest.run.isolation import GivenUp
+from difftest.run.isolation import GivenUp, Isolated
 from difftest.search import attempt, kinds
 from difftest.search.combine import Combinations
 from difftest.search.example import Example
@@ -25,6 +25,7 @@ from reference.providers import Provider, Unavailable
 SHRINK_SECONDS = 30.0  # of one failure, beyond the time budget if need be: a scan of 5 000 widths takes 10 to 25 s on one core
 MOST_SHRUNK = 4  # of the failures known beforehand
 SLICE_SECONDS = 1.0  # of one strategy of one group, then it is another's turn
+TOGETHER, TURN_SECONDS = 16, 0.2  # widths called in one turn at most, and how long a turn may take if the next is to have more
 SWEEPS = 7  # slices in which widths are swept, to one in which dimensions are combined
 
 
@@ -115,7 +116,12 @@ def shrunk(case: Case, candidate: Provider, *, strict: bool = False, seconds: fl
     def fails(example: Example) -> bool:
         return bool(failing(example)) and not (evident and _survivors(example))
 
-    end = shrink(start, fails, time.monotonic() + seconds)
+    def suspects(examples: Sequence[Example]) -> list[int]:
+        """Those with a reason of any kind."""
+        return [place for place, reasons in enumerate(attempt.reasons_of_all(examples, function)) if reasons]
+
+    together = isinstance(candidate, Isolated) and kind not in kinds.STABILITY
+    end = shrink(start, fails, time.monotonic() + seconds, suspects if together else None)
     smallest = end.example.case
     if end.example is not start:
         smallest = replace(smallest, given=Values.of(end.example.inputs()), origin="search")
@@ -166,6 +172,7 @@ class _Lane:
         self._sweep = sweep(request, group.op, group.dtype)
         self._combinations = Combinations(request, group.op, group.dtype)
         self._turn = turn  # not all of them combine in the same round
+        self._together = 1  # widths in one turn
 
     def run(self, until: float) -> bool:
         """One slice. Whether there is more to search: False once a failure was found."""
@@ -177,15 +184,30 @@ class _Lane:
         return self._group.finding is None
 
     def _swept_on(self, until: float) -> None:
+        """Sweeps on, several widths in one turn where the candidate is in another process: as many as are called in no time."""
         while time.monotonic() < until:
-            self._group.swept += 1
-            if self._fails(next(self._sweep)):
+            cases, began = list(islice(self._sweep, self._together)), time.monotonic()
+            self._group.swept += len(cases)
+            if self._first_that_fails(cases):
                 return
+            if isinstance(self._candidate, Isolated):
+                quick = time.monotonic() - began < TURN_SECONDS
+                self._together = min(2 * self._together, TOGETHER) if quick else 1
 
     def _fails(self, case: Case) -> bool:
-        """Whether the case fails; it is then the group's finding, shrunk."""
-        if self._candidate.check(case) is not None:
+        return self._first_that_fails([case])
+
+    def _first_that_fails(self, cases: Sequence[Case]) -> bool:
+        """Whether one of the cases, all of one contract, fails; the first that does is then the group's finding, shrunk."""
+        if isinstance(self._candidate, Isolated):
+            self._candidate.check_ahead(cases)
+        taken = [case for case in cases if self._candidate.check(case) is None]
+        if not taken:
             return False
-        if attempt.reasons(Example.of(case), self._candidate.function(case.op, case.contract)):
-            self._group.finding = shrunk(case, self._candidate)
-        return self._group.finding is not None
+        function = self._candidate.function(taken[0].op, taken[0].contract)
+        for case, reasons in zip(taken, attempt.reasons_of_all([Example.of(case) for case in taken], function), strict=True):
+            if reasons:
+                self._group.finding = shrunk(case, self._candidate)
+            if self._group.finding:
+                return True
+        return False

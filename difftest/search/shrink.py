@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from difftest.search import order
 from difftest.search.example import Example
@@ -13,6 +14,8 @@ from difftest.search.passes import Elements, Layout, Numbers, Pass, Rows, Width
 # Values come ahead of the width, so that it is known which columns matter; what they left goes again behind it.
 PASSES: Sequence[Pass] = (Rows(), Elements(), Width(), Layout(), Elements(), Numbers())
 
+TOGETHER = 16  # examples of which the suspects are asked for at once
+
 
 class _OutOfTime(Exception):
     """The deadline has passed; what was found so far stands."""
@@ -20,11 +23,15 @@ class _OutOfTime(Exception):
 
 @dataclass(slots=True)
 class Shrinker:
-    """A descent. `fails`: whether an example fails for the same kind of reason. `deadline`: of `time.monotonic`."""
+    """A descent. `fails`: whether an example fails for the same kind of reason. `deadline`: of `time.monotonic`.
+
+    `suspects`: the places of those of so many examples that may fail, where that costs less than to ask for each.
+    """
 
     current: Example
     fails: Callable[[Example], bool]
     deadline: float
+    suspects: Callable[[Sequence[Example]], list[int]] | None = None
     calls: int = 0
 
     def consider(self, example: Example) -> bool:
@@ -39,6 +46,21 @@ class Shrinker:
         self.current = example
         return True
 
+    def consider_in_turn(self, examples: Iterable[Example]) -> int | None:
+        """The place of the first example that is simpler than the current one and still fails, which is then the current one."""
+        numbered = enumerate(examples)
+        while some := list(islice(numbered, TOGETHER if self.suspects else 1)):
+            if time.monotonic() >= self.deadline:
+                raise _OutOfTime
+            suspected = some
+            if self.suspects:
+                self.calls += len(some)
+                suspected = [some[k] for k in self.suspects([example for _, example in some])]
+            for place, example in suspected:
+                if self.consider(example):
+                    return place
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
@@ -49,9 +71,14 @@ class Shrunk:
     whole: bool
 
 
-def shrink(example: Example, fails: Callable[[Example], bool], deadline: float) -> Shrunk:
+def shrink(
+    example: Example,
+    fails: Callable[[Example], bool],
+    deadline: float,
+    suspects: Callable[[Sequence[Example]], list[int]] | None = None,
+) -> Shrunk:
     """The example made as simple as the passes can make it while `fails` holds; itself where nothing simpler fails."""
-    shrinker = Shrinker(example, fails, deadline)
+    shrinker = Shrinker(example, fails, deadline, suspects)
     through: dict[int, Example] = {}  # the pass's place -> the example that it could not make simpler
     try:
         while any(through.get(place) is not shrinker.current for place in range(len(PASSES))):

@@ -1,6 +1,7 @@
 """The search: a fault of one width and one binade is found, shrunk, saved, and written as a test that stands on its own."""
 
 import json
+import math
 import random
 import runpy
 import time
@@ -109,6 +110,18 @@ def test_combinations_are_of_the_request_and_differ_and_are_the_same_again():
     assert eighty() == seen
 
 
+@pytest.mark.parametrize("how", ["raise ValueError('no')", "os._exit(3)"])
+def test_what_ends_a_turn_of_several_calls_is_found_at_its_own_width(difftest, tmp_path, monkeypatch, how):
+    monkeypatch.chdir(tmp_path)
+    kernel = tmp_path / "kernel.py"
+    right = KERNEL.format(fault="False")
+    kernel.write_text("import os\n" + right.replace("    x = ", f"    if input.shape[-1] == 37: {how}\n    x = ", 1))
+    small = ("--dtypes", "bf16", "--widths", "3,40", "--regimes", "binades", "--cases", "0", "--strength", "0")
+    ran = difftest("--candidate", f"{kernel}:rmsnorm", *small, "--time-budget", "60")
+    (group,) = ran.json["search"]["groups"]
+    assert group["finding"]["case"]["width"] == 37
+
+
 def test_what_is_known_to_fail_is_shrunk_and_its_group_not_searched():
     known = Case("rmsnorm", "bf16", (4,), 37, "normal", 1, contract("rmsnorm"))
     candidate = FileCandidate("rmsnorm", lambda x, weight, eps: torch.zeros_like(x))
@@ -159,6 +172,70 @@ def test_no_failure_is_no_test(difftest, tmp_path):
     assert ran.status == 0
     assert "is not written: there is no failure" in ran.out
     assert not emitted.exists()
+
+
+ONE_BINADE = """
+import numpy as np
+import torch
+
+
+def fault(values, width):
+    size = np.abs(values)
+    return (size >= 2.0**{exponent}) & (size < 2.0 ** ({exponent} + 1)) if width == {width} else np.zeros(values.shape, bool)
+
+
+def rmsnorm(input, weight, eps):
+    x = input.float().numpy()
+    rms = np.sqrt(np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32) + np.float32(eps))
+    y = x / rms * weight.float().numpy()
+    return torch.from_numpy(np.where(fault(x, x.shape[-1]), y * np.float32(1.5), y)).to(input.dtype)
+
+
+def fused_add_rmsnorm(input, residual, weight, eps):
+    x = input.float() + residual.float()
+    y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.float()
+    residual.copy_(x)
+    input.copy_(torch.where(torch.from_numpy(fault(x.numpy(), x.shape[-1])), y * 1.5, y))
+
+
+def silu_and_mul(input):
+    gate, up = input.float().chunk(2, -1)
+    y = torch.nn.functional.silu(gate) * up
+    return torch.where(torch.from_numpy(fault(gate.numpy(), gate.shape[-1])), y * 1.5, y).to(input.dtype)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("op", "dtype", "width", "exponent"),
+    [
+        ("rmsnorm", "bf16", 4999, -100),
+        ("rmsnorm", "fp32", 4999, -100),
+        ("rmsnorm", "fp32", 1371, 62),  # whose square is finite, and a row's of them is not
+        ("fused_add_rmsnorm", "bf16", 3083, -133),  # the smallest subnormal, as the sum
+        ("fused_add_rmsnorm", "fp16", 2, 15),
+        ("silu_and_mul", "bf16", 1, 126),  # where the gate is positive: else the value is 0
+        ("silu_and_mul", "fp32", 4242, -70),
+    ],
+)
+def test_elements_of_one_binade_that_are_wrong_at_one_width_are_found_in_a_minute(
+    difftest, tmp_path, monkeypatch, op, dtype, width, exponent
+):
+    """A minute by the clock, the run's own cases included; shrinking has its time beyond it."""
+    monkeypatch.chdir(tmp_path)
+    kernel, emitted = tmp_path / "kernel.py", tmp_path / "test_emitted.py"
+    kernel.write_text(ONE_BINADE.format(width=width, exponent=exponent))
+    words = ("--candidate", f"{kernel}:{op}", "--dtypes", dtype, "--widths", "3,5000", "--cases", "0", "--strength", "0")
+    ran = difftest(*words, "--time-budget", "60", "--emit-pytest", emitted)
+    assert ran.status == 1
+    (group,) = ran.json["search"]["groups"]
+    found = group["finding"]["case"]
+    assert (found["width"], math.prod(found["lead"]) <= 2) == (width, True)
+    test = next(value for name, value in runpy.run_path(str(emitted)).items() if name.startswith("test_"))
+    with pytest.raises(AssertionError, match=f"Shrunk: {op} {dtype} [12]x{width}"):
+        test()
+    kernel.write_text(ONE_BINADE.format(width=0, exponent=exponent))
+    test()
 
 
 @pytest.mark.slow

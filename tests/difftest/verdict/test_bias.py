@@ -28,7 +28,6 @@ def verdict_of(kind, code, dtype, regime, op=FUSED, rows=24, seed=0):
     return judge(op, inputs, run(kind, OPERATORS[op], inputs, case.contract), case.contract)
 
 
-CHANGES_NOTHING = ("binades", "bf16")  # inexact sums' lesser parts are far below a step: none of 98 304 rounds another way
 INEXACT = ("small_mean_square", "square_overflow", "outliers", "magnitudes", "subnormal", "binades", "inf_nan")
 
 
@@ -37,8 +36,7 @@ INEXACT = ("small_mean_square", "square_overflow", "outliers", "magnitudes", "su
 def test_a_truncated_inner_value_and_a_residual_that_is_rarely_stochastic_are_found_in_every_inexact_regime(regime, dtype):
     for code in ("R0W1", "R1W1"):
         assert not verdict_of(InnerTruncated, code, dtype, regime).conforms
-    mismatches = verdict_of(StochasticResidual, "R0W0", dtype, regime).statistics["residual_mismatches"]
-    assert (mismatches > 0) == ((regime, dtype) != CHANGES_NOTHING)
+    assert verdict_of(StochasticResidual, "R0W0", dtype, regime).statistics["residual_mismatches"]
 
 
 @pytest.mark.parametrize("code", ["R0W0", "R1W1"])
