@@ -21,7 +21,7 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     if not torch.cuda.is_available():
         for item in items:
-            if "gpu" in item.keywords:
+            if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="no CUDA device"))
     functions = {}
     for item in items:

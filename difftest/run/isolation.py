@@ -265,7 +265,7 @@ class Isolated:
         if self._process:
             self._process.end(now=True)
             self._keep_printed()
-            self._process = None
+            self._forget()
         self._shared.close()
 
     # --- what functions use ------------------------------------------------------------------------------------------------
@@ -439,16 +439,20 @@ class Isolated:
         """Counts the loss; what the process printed, as `_keep_printed`."""
         self._losses += HANGS_COUNT if lost.hung else 0 if lost.killed else 1
         printed = self._keep_printed()
-        self._process = None
-        self._returned.clear()
+        self._forget()
         return printed
 
     def _retire(self) -> None:
         """Ends a process that is of no more use; the next call has another."""
         if self._process:
             self._process.end(now=True)
+        self._forget()
+
+    def _forget(self) -> None:
+        """The process is gone, and with it what it held."""
         self._process = None
         self._returned.clear()
+        self._shared.gone()
 
     def _keep_printed(self) -> str:
         """Moves what was printed to its file, as much as is kept; how much there was, empty for nothing."""

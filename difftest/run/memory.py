@@ -37,6 +37,7 @@ class Shared:
         self._bytes = torch.empty(0, dtype=torch.uint8)
         self.generation = 0  # of the memory: it is another where more was needed
         self.file: int | None = None  # its descriptor, on a CPU
+        self._counted: tuple[Any, Any] | None = None  # where torch counts that another process has the GPU's memory open
 
     def begin(self, needed: int) -> None:
         """Starts a call that takes so many bytes at most: what was handed out two calls ago is handed out again."""
@@ -62,7 +63,17 @@ class Shared:
 
     def opening(self) -> Any:
         """What `Opened` opens it by, beside the descriptor on a CPU; plain data."""
-        return len(self._bytes) if self.file is not None else self._bytes.untyped_storage()._share_cuda_()
+        if self.file is not None:
+            return len(self._bytes)
+        shared = self._bytes.untyped_storage()._share_cuda_()
+        self._counted = shared[4], shared[5]  # as torch.multiprocessing.reductions names them: the counter's handle and offset
+        return shared
+
+    def gone(self) -> None:
+        """The process that was given the memory ended without letting go of it. On a GPU torch would keep it until it did."""
+        if self._counted:
+            torch.UntypedStorage._release_ipc_counter(*self._counted, device=self._device)  # type: ignore[attr-defined]
+            self._counted = None
 
     def _renew(self, size: int) -> None:
         self.generation += 1

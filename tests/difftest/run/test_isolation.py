@@ -1,6 +1,7 @@
 """A candidate's process: whatever one call does to it is that call's result, and the other cases' results are what they are."""
 
 import dataclasses
+import gc
 import os
 import subprocess
 import sys
@@ -168,3 +169,44 @@ def test_our_kernels_have_a_process_of_their_own_on_a_gpu():
     session.close()
     assert outcome.fault is None
     assert not [result for result in outcome.results if result.differs]
+
+
+@pytest.mark.gpu
+def test_a_crash_an_illegal_access_and_a_hang_on_a_gpu_are_those_cases_results_and_the_run_goes_on(tmp_path):
+    file = tmp_path / "fails.py"
+    file.write_text(
+        "import os, signal, torch\nfrom difftest.mutants.plain import rmsnorm as right\n\n"
+        "def rmsnorm(input, weight, eps):\n"
+        f"    kind = input.shape[-1] - {hostile.FIRST}\n"
+        "    if kind == 1:\n        os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "    if kind == 2:\n"
+        "        input.view(-1)[torch.full((1,), 10**9, device=input.device)].sum().item()\n"
+        "    if kind == 3:\n        torch.cuda._sleep(1 << 46)  # hours\n"
+        "    return right(input, weight, eps)\n"
+    )
+    cases = [dataclasses.replace(case, device="cuda:0") for case in CASES[:6]]
+    session = Session(cases, f"{file}:rmsnorm", ["torch"], call_seconds=20)
+    assert isinstance(session.opened().provider, isolation.Isolated), "or this test ends the tester's process"
+    outcome = run(session)
+    assert outcome.fault is None
+    assert [bool(result.differs) for result in outcome.results] == [False, True, True, True, False, False]
+    crash, illegal, hang = (" ".join(outcome.results[number].reasons) for number in (1, 2, 3))
+    assert "was ended by SIGSEGV" in crash
+    assert "device-side assert" in illegal or "illegal" in illegal
+    assert "gave no answer in 20 s" in hang
+
+
+@pytest.mark.gpu
+def test_memory_of_a_gpu_that_another_process_had_open_is_free_once_the_process_is_gone():
+    torch.ones(1, device="cuda")
+    gc.collect()
+    torch.cuda.ipc_collect()
+    before = torch.cuda.memory_allocated()
+    provider = isolation.provider("numba", device="cuda:0")
+    assert isinstance(provider, isolation.Isolated)
+    assert torch.cuda.memory_allocated() > before
+    provider.close()
+    del provider
+    gc.collect()
+    torch.cuda.ipc_collect()
+    assert torch.cuda.memory_allocated() <= before
