@@ -118,9 +118,12 @@ def with_prefetch(call: Call, config: NormConfig) -> NormConfig:
     first_bytes = target.processors * threshold("first_rows_bytes", "large" if call.large else "small")
     at_start = not _is_held_back(call, blocks * config.threads) if few else _releases_early(call)
     at_start = at_start or (config.vector == 1 and config.warps == 1)
+    held_back = _rows_held_back(call, config) if few else (0, 0)
+    release = "rows" if any(held_back) else "start" if at_start else "loaded"
     return replace(
         config,
-        release=("start" if at_start else "loaded") if config.pdl else "end",
+        release=release if config.pdl else "end",
+        held_back=held_back if config.pdl else (0, 0),
         prefetch_first=prefetch,
         prefetch_ahead=ahead,
         first_rows=_power(first_bytes // read_bytes) if ahead or (prefetch and not few) else 0,
@@ -131,6 +134,14 @@ def _is_held_back(call: Call, threads: int) -> bool:
     """Whether the next kernel of few rows starts only when this one's rows are loaded."""
     beyond = not call.adds_residual and threads >= threshold("held_back", "alone")
     return _fits_twice(threads) or beyond
+
+
+def _rows_held_back(call: Call, config: NormConfig) -> tuple[int, int]:
+    """Few rows of which the next kernel is held back, from and below, where one kernel serves these and others; else zeros."""
+    if not call.adds_residual or config.rows_per_block * config.cluster > 1:
+        return (0, 0)
+    least, most = (-(-threshold("held_back", end) // config.threads) for end in ("least", "most"))
+    return (least, most) if least <= threshold("few_rows") * call.target.processors else (0, 0)
 
 
 def _fits_twice(threads: int) -> bool:
@@ -219,7 +230,7 @@ def _early_weights(call: Call, warps: int, vectors: int) -> int:
     """How many vectors' weights come before the sum."""
     limits = threshold("early_weights")
     if call.few:
-        early = warps <= limits["warps"] or _fits_twice(call.rows * 32 * warps)
+        early = warps <= limits["warps"] or _fits_twice(call.rows * 32 * warps) or (call.adds_residual and vectors == 1)
         return min(vectors, limits["vectors"]) if early else 0
     least, most = limits["none_of_bytes"]
     if call.adds_residual and call.row_bytes >= limits["none_of_bytes_from_row"] and least <= call.rows * call.row_bytes < most:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields, replace
 from typing import Any
 
 from difftest.bench.shapes import timed
 from difftest.cases.case import Case
 from numba_kernels import tuning
-from numba_kernels.kernels.config import GatedOperation, Kernel, NormOperation
+from numba_kernels.kernels.config import Config, GatedOperation, Kernel, NormConfig, NormOperation
 from numba_kernels.plans import GatedPlan, NormPlan, Plan
 
 EPS_BITS = 0x358637BD  # fp32 1e-6
@@ -31,7 +31,19 @@ def choice(case: Case, target: tuning.Target) -> Kernel:
 
 
 def measured_choice(point: Mapping[str, Any], target: tuning.Target) -> str | None:
-    """The variant of a measured point that the call gets today; None where none is."""
-    today = asdict(choice(timed(point["op"], point["dtype"], point["rows"], point["width"]), target).config)
-    own = point["variants"][point["chosen"]]["config"]
-    return next((name for name, each in point["variants"].items() if {**own, **each["config"]} == today), None)
+    """The variant of a measured point that the call gets today; None where none is. A form that goes by the number of rows is the
+    one that always does what it does with so many; what an older result does not name was as it is by default.
+    """
+    rows = point["rows"]
+    config = choice(timed(point["op"], point["dtype"], rows, point["width"]), target).config
+    own, today = point["variants"][point["chosen"]]["config"], _decided(config, asdict(config), rows)
+    return next((name for name, each in point["variants"].items() if _decided(config, own | each["config"], rows) == today), None)
+
+
+def _decided(like: Config, given: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """A configuration of that kind as it is with so many rows, whole."""
+    whole = {each.name: each.default for each in fields(like) if each.default is not MISSING} | dict(given)
+    whole |= {name: tuple(value) for name, value in whole.items() if isinstance(value, list)}
+    if isinstance(like, NormConfig) and whole["release"] == "rows":
+        whole |= {name: getattr(replace(like, **whole).decided(rows), name) for name in ("release", "held_back")}
+    return whole

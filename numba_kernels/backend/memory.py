@@ -64,18 +64,81 @@ def make_load(fmt: Format, count: int, access: int) -> Callable[..., Any]:
 
         def codegen(context, builder, sig, args):
             at = place_of(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
-            if access * 8 < bits:
-                values = _load_halves(builder, at, words)
-            elif access * 8 == bits:
-                kind = ir.IntType(bits)
-                values = [load_word(builder, at, k * access, kind, access) for k in range(words)]
-            else:
-                values = _load_vectors(builder, at, words, access)
-            return make_tuple(context, builder, sig.return_type, values)
+            return make_tuple(context, builder, sig.return_type, _load_words(builder, at, words, bits, access))
 
         return words_type(fmt, count)(buffer, types.int64, types.int32), codegen
 
     return load
+
+
+def make_load_if(fmt: Format, count: int, access: int) -> Callable[..., Any]:
+    """``load_if(buffer, start, jump, condition) -> words``: as :func:`make_load`; no access, and zeros, where it doesn't hold.
+
+    Predicated instructions, not a branch: loads ahead of it and after it are in flight together.
+    """
+    bits, words = word_bits(fmt, count), words_in(fmt, count)
+
+    @intrinsic
+    def load_if(typingctx, buffer, start, jump, condition):
+        if not is_buffer(buffer):
+            return None
+
+        def codegen(context, builder, sig, args):
+            def place():
+                return place_of(context, builder, sig.args[0], args[0], args[1], args[2], fmt.itemsize, count)
+
+            if on_gpu(builder):
+                values = _load_predicated(builder, args[3], place(), words, bits, access)
+            else:
+                outside = builder.block
+                with builder.if_then(args[3]):
+                    loaded = _load_words(builder, place(), words, bits, access)
+                    inside = builder.block
+                values = [builder.phi(value.type) for value in loaded]
+                for either, value in zip(values, loaded, strict=True):
+                    either.add_incoming(ir.Constant(value.type, 0), outside)
+                    either.add_incoming(value, inside)
+            return make_tuple(context, builder, sig.return_type, values)
+
+        return words_type(fmt, count)(buffer, types.int64, types.int32, types.boolean), codegen
+
+    return load_if
+
+
+def _load_words(builder, place, words: int, bits: int, access: int) -> list:
+    """So many words of so many bits from a place."""
+    if access * 8 < bits:
+        return _load_halves(builder, place, words)
+    if access * 8 == bits:
+        return [load_word(builder, place, k * access, ir.IntType(bits), access) for k in range(words)]
+    return _load_vectors(builder, place, words, access)
+
+
+def _load_predicated(builder, condition, place, words: int, bits: int, access: int) -> list:
+    """The same where the condition holds, zeros where not."""
+    width = min(8 * access, bits)  # of what a register is loaded with; it has 32 bits itself
+    lanes, kind = 8 * access // width, ir.IntType(width)  # registers of an access
+    registers = [f"${k}" for k in range(lanes)]
+    zeros = "".join(f"mov.b32 {register}, 0; " for register in registers)
+    into = f"v{lanes}.u{width} {{{', '.join(registers)}}}" if lanes > 1 else f"u{width} $0"
+    constraints = ",".join(["=&r"] * lanes + ["l", "r"])
+    tests = f"{{ .reg .pred holds; setp.ne.u32 holds, ${lanes + 1}, 0; "
+    asked = builder.zext(condition, I32)
+    found = []
+    for k in range(0, words * bits // width, lanes):
+        address = builder.ptrtoint(_pointer(builder, place, k * width // 8, I8), I64)
+        text = f"{tests}{zeros}@holds ld.global.{into}, [${lanes}]; }}"
+        got = asm(builder, text, ir.LiteralStructType([I32] * lanes) if lanes > 1 else I32, constraints, [address, asked])
+        got.attributes.add("readonly")
+        found += [builder.extract_value(got, lane) for lane in range(lanes)] if lanes > 1 else [got]
+    found = [builder.trunc(value, kind) for value in found] if width < 32 else found
+    return found if width == bits else _pairs_joined(builder, found)
+
+
+def _pairs_joined(builder, halves: list) -> list:
+    """Words of 32 bits by their halves, the lower one first."""
+    low, high = ([builder.zext(half, I32) for half in halves[first::2]] for first in (0, 1))
+    return [builder.or_(a, builder.shl(b, I32(16))) for a, b in zip(low, high, strict=True)]
 
 
 def load_word(builder, place, offset: int, kind, align: int):
@@ -87,12 +150,8 @@ def load_word(builder, place, offset: int, kind, align: int):
 
 def _load_halves(builder, place, words: int) -> list:
     """32-bit words of storage that is only 2-byte aligned."""
-    values = []
-    for k in range(words):
-        low = builder.zext(load_word(builder, place, 4 * k, I16, 2), I32)
-        high = builder.zext(load_word(builder, place, 4 * k + 2, I16, 2), I32)
-        values.append(builder.or_(low, builder.shl(high, I32(16))))
-    return values
+    halves = [load_word(builder, place, 2 * k, I16, 2) for k in range(2 * words)]
+    return _pairs_joined(builder, halves)
 
 
 def _load_vectors(builder, place, words: int, access: int) -> list:

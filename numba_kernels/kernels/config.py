@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..formats import FORMATS
@@ -39,10 +39,25 @@ class NormConfig:
     fixed_tree: bool = True  # False, on the ladder only: the sum's order depends on the number of threads
     early_weights: int = 0  # how many of a thread's vectors have their weight loaded before the sum is known
     pdl: bool = False  # programmatic dependent launch
-    release: str = "end"  # when the next kernel may start: at the "start", when the row is "loaded", or at the "end"
+    release: str = (
+        "end"  # when the next kernel may start: "start", when the row is "loaded", "end"; or by how many "rows" there are
+    )
+    held_back: tuple[int, int] = (0, 0)  # so many, from and below: when the row is loaded; fewer or more: at the start
     prefetch_first: bool = False  # prefetch weight and residual of the first rows while waiting for the predecessor
     first_rows: int = 0  # the first rows, whose blocks start together (0: all are): not prefetched by others
     prefetch_ahead: int = 0  # prefetch the row this many rows on; 0: none
+
+    def decided(self, rows: int) -> NormConfig:
+        """The configuration that does always what this one does with so many rows."""
+        if self.release != "rows":
+            return self
+        least, most = self.held_back
+        return replace(self, release="loaded" if least <= rows < most else "start", held_back=(0, 0))
+
+    @property
+    def in_a_warp(self) -> bool:
+        """Whether a row is one warp's, or a part of one's."""
+        return self.row_in == "registers" and self.cluster == 1 and self.threads_per_row <= 32
 
     @property
     def warps(self) -> int:

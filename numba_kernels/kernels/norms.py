@@ -44,7 +44,7 @@ def make_norm_kernel(operation: NormOperation, config: NormConfig) -> Callable[.
         return make_streamed_kernel(operation, config)
     if config.cluster > 1:
         return make_cluster_kernel(operation, config)
-    return make_block_kernel(operation, config) if config.threads_per_row > 32 else make_warp_kernel(operation, config)
+    return make_warp_kernel(operation, config) if config.in_a_warp else make_block_kernel(operation, config)
 
 
 def make_block_kernel(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
@@ -68,7 +68,9 @@ def make_block_kernel(operation: NormOperation, config: NormConfig) -> Callable[
         gains = cuda.local.array(WORDS, WORD)
         partial = cuda.local.array(TILES, float32)
         tile_sums = cuda.shared.array(MAX_TILES, float32)
-        begin(leads, weight, residual, row, residual_stride, width)  # waits for the predecessor, if there is dependent launch
+        begin(
+            leads, weight, residual, row, residual_stride, rows, width
+        )  # waits for the predecessor, if there is dependent launch
 
         # h = x + residual in fp32, all loads at once; memory works on a later row while this one waits for its sum.
         x_mine, residual_mine, out_mine = row * x_stride + mine, row * residual_stride + mine, row * out_stride + mine
@@ -110,12 +112,14 @@ def make_warp_kernel(operation: NormOperation, config: NormConfig) -> Callable[.
         values = cuda.local.array(VALUES, float32)
         gains = cuda.local.array(WORDS, WORD)
         partial = cuda.local.array(TILES, float32)
-        begin(leads, weight, residual, row, residual_stride, width)
+        begin(leads, weight, residual, row, residual_stride, rows, width)
         x_mine, residual_mine, out_mine = row * x_stride + mine, row * residual_stride + mine, row * out_stride + mine
         look_ahead(leads, x, x_stride, residual, residual_stride, row, rows, int64(0), width)
         load_row(values, gains, x, x_mine, residual, residual_mine, weight, mine, room)
         loaded()
         if ADDS:
+            if not EXACT:
+                cuda.syncwarp()  # lanes past the row's end have loaded its first vector, which is stored now
             store_sum(values, residual, residual_mine, room)
         add_squares(partial, values)
         rstd = rstd_of(sum_row(partial, lane), share_bits, eps_bits)
@@ -155,7 +159,7 @@ def make_cluster_kernel(operation: NormOperation, config: NormConfig) -> Callabl
         room, piece = int32(width - mine), (width >> CLUSTER_BITS) & int64(-16)  # a piece of a later row, to be prefetched
         values, gains = cuda.local.array(VALUES, float32), cuda.local.array(WORDS, WORD)
         partial = cuda.local.array(TILES, float32)
-        begin(lane == 0 and warp == 0 and room > 0, weight, residual, row, residual_stride, width)
+        begin(lane == 0 and warp == 0 and room > 0, weight, residual, row, residual_stride, rows, width)
         turn, going = int32(0), True
         while going:
             which, phase = int32(turn & 1), int32((turn >> 1) & 1)

@@ -14,8 +14,8 @@ from numba import cuda, float32, int32, int64
 from ..backend.arithmetic import fma, keep_if, rsqrt, sum_squares
 from ..backend.conversions import float_from_bits, make_narrow, make_widen, word_type, words_in
 from ..backend.dependent_launch import release_dependents, wait_for_predecessor
-from ..backend.memory import make_get, make_load, make_shared_load, make_shared_store, make_store, prefetch_l2, put
-from ..formats import FORMATS
+from ..backend.memory import make_get, make_load, make_load_if, make_shared_load, make_shared_store, make_store, prefetch_l2, put
+from ..formats import FORMATS, Format
 from .config import NormConfig, NormOperation
 from .rounding import make_hidden, make_scaled
 
@@ -25,7 +25,6 @@ def make_ownership(config: NormConfig) -> tuple[Callable[..., Any], ...]:
 
     ``first_of(warp, lane)`` is the first element of its first vector, ``offset_of(i)`` how far its ``i``-th lies from there.
     ``inside(i, room)`` tells whether that vector lies in the row, ``room`` elements of which lie from the first vector on.
-    ``jump_of(i, mine, room)`` is the offset for loading: past the row's end that of the row's first vector, loaded for nothing.
     """
     PER_LANE, WARPS, EXACT, VECTOR = config.vectors_per_lane, config.warps * config.cluster, config.exact, config.vector
 
@@ -41,33 +40,56 @@ def make_ownership(config: NormConfig) -> tuple[Callable[..., Any], ...]:
     def inside(i, room):
         return EXACT or offset_of(i) < room
 
-    @cuda.jit(device=True, inline="always")
-    def jump_of(i, mine, room):
-        return offset_of(i) if inside(i, room) else int32(-mine)
-
-    return first_of, offset_of, inside, jump_of
+    return first_of, offset_of, inside
 
 
 # --- load -----------------------------------------------------------------------------------------------------------------
 
 
-def make_load_vector(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
-    """``load_vector(x, x_mine, residual, residual_mine, jump) -> h``: x (+ residual) in fp32."""
-    storage = FORMATS[operation.storage]
-    load, widen = make_load(storage, config.vector, config.access), make_widen(storage, config.vector)
-    hidden = make_hidden(operation, config.vector)
-    if operation.adds_residual:
+def make_load_inside(fmt: Format, config: NormConfig, access: int) -> Callable[..., Any]:
+    """``load_inside(buffer, start, offset, inside, mine) -> words``: the vector ``offset`` elements past the thread's first.
+
+    Of one that is not inside the row: in a row of several warps no access, and zeros, for whose vector would be loaded may be
+    storing it; in a row of one warp the row's first vector, for nothing (rmsnorm 8192 x 111: 2.22 µs, 2.54 by predicated loads).
+    """
+    load = make_load(fmt, config.vector, access)
+    if config.exact:
 
         @cuda.jit(device=True, inline="always")
-        def load_vector(x, x_mine, residual, residual_mine, jump):
-            words = load(x, x_mine, jump)
-            return hidden(words, load(residual, residual_mine, jump))
+        def load_inside(buffer, start, offset, inside, mine):
+            return load(buffer, start, offset)
+
+    elif config.in_a_warp:
+
+        @cuda.jit(device=True, inline="always")
+        def load_inside(buffer, start, offset, inside, mine):
+            return load(buffer, start, offset if inside else int32(-mine))
 
     else:
+        load_if = make_load_if(fmt, config.vector, access)
 
         @cuda.jit(device=True, inline="always")
-        def load_vector(x, x_mine, residual, residual_mine, jump):
-            return widen(load(x, x_mine, jump))
+        def load_inside(buffer, start, offset, inside, mine):
+            return load_if(buffer, start, offset, inside)
+
+    return load_inside
+
+
+def make_load_vector(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
+    """``load_vector(x, x_mine, residual, residual_mine, offset, inside, mine) -> h``: x (+ residual) in fp32; else zeros."""
+    storage = FORMATS[operation.storage]
+    load, widen = make_load_inside(storage, config, config.access), make_widen(storage, config.vector)
+    hidden, ADDS, IN_A_WARP = (
+        make_hidden(operation, config.vector),
+        operation.adds_residual,
+        config.in_a_warp and not config.exact,
+    )
+
+    @cuda.jit(device=True, inline="always")
+    def load_vector(x, x_mine, residual, residual_mine, offset, inside, mine):
+        words = load(x, x_mine, offset, inside, mine)
+        h = hidden(words, load(residual, residual_mine, offset, inside, mine)) if ADDS else widen(words)
+        return keep_if(inside, h) if IN_A_WARP else h
 
     return load_vector
 
@@ -78,17 +100,16 @@ def make_load_row(operation: NormOperation, config: NormConfig) -> Callable[...,
     All loads come before the first store and no branch parts them, so that all are in flight together.
     """
     load_vector, load_weight = make_load_vector(operation, config), make_load_weight(operation, config)
-    _, _, inside, jump_of = make_ownership(config)
-    HELD, EARLY, EXACT = config.vectors_per_thread, config.early_weights, config.exact
+    _, offset_of, inside = make_ownership(config)
+    HELD, EARLY = config.vectors_per_thread, config.early_weights
 
     @cuda.jit(device=True, inline="always")
     def load_row(values, gains, x, x_mine, residual, residual_mine, weight, mine, room):
         for i in range(HELD):
-            jump = jump_of(i, mine, room)
-            h = load_vector(x, x_mine, residual, residual_mine, jump)
-            put(values, int64(i), h if EXACT else keep_if(inside(i, room), h))
+            there = inside(i, room)
+            put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, offset_of(i), there, mine))
             if i < EARLY:
-                put(gains, int64(i), load_weight(weight, int64(mine), jump))
+                put(gains, int64(i), load_weight(weight, int64(mine), offset_of(i), there, mine))
 
     return load_row
 
@@ -100,8 +121,8 @@ def words_of_weight(operation: NormOperation, config: NormConfig) -> tuple[int, 
 
 
 def make_load_weight(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
-    """``load_weight(weight, mine, jump) -> words``."""
-    return make_load(FORMATS[operation.weight], config.vector, config.weight_access)
+    """``load_weight(weight, start, offset, inside, mine) -> words``, as of `make_load_inside`."""
+    return make_load_inside(FORMATS[operation.weight], config, config.weight_access)
 
 
 # --- the sum of squares ---------------------------------------------------------------------------------------------------
@@ -133,7 +154,7 @@ def make_store_sum(operation: NormOperation, config: NormConfig) -> Callable[...
     """``store_sum(values, residual, residual_mine, room)``: the new residual is h rounded once."""
     storage = FORMATS[operation.storage]
     store, narrow = make_store(storage, config.vector, config.access), make_narrow(storage, config.vector)
-    _, offset_of, inside, _ = make_ownership(config)
+    _, offset_of, inside = make_ownership(config)
     HELD, get = config.vectors_per_thread, make_get(config.vector)
 
     @cuda.jit(device=True, inline="always")
@@ -152,7 +173,7 @@ def make_scale_row(operation: NormOperation, config: NormConfig) -> Callable[...
     """
     store = make_store(FORMATS[operation.storage], config.vector, config.access)
     load_weight, scaled = make_load_weight(operation, config), make_scaled(operation, config.vector)
-    _, offset_of, inside, _ = make_ownership(config)
+    _, offset_of, inside = make_ownership(config)
     HELD, EARLY, get = config.vectors_per_thread, config.early_weights, make_get(config.vector)
     get_words = make_get(words_in(FORMATS[operation.weight], config.vector))
 
@@ -161,7 +182,7 @@ def make_scale_row(operation: NormOperation, config: NormConfig) -> Callable[...
         for i in range(HELD):
             offset = offset_of(i)
             if inside(i, room):
-                gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset)
+                gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset, True, mine)
                 store(out, out_mine, offset, scaled(get(values, int64(i)), rstd, gain, bias_bits))
 
     return scale_row
@@ -205,12 +226,12 @@ def make_keep_weight(operation: NormOperation, config: NormConfig) -> tuple[Call
 def make_keep_weights(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
     """``keep_weights(kept, thread, weight, mine, room)``: a thread's weight, for this row and its block's next ones."""
     load_weight, (keep_weight, _) = make_load_weight(operation, config), make_keep_weight(operation, config)
-    (_, _, _, jump_of), HELD = make_ownership(config), config.vectors_per_thread
+    (_, offset_of, inside), HELD = make_ownership(config), config.vectors_per_thread
 
     @cuda.jit(device=True, inline="always")
     def keep_weights(kept, thread, weight, mine, room):
         for i in range(HELD):
-            keep_weight(kept, thread, i, load_weight(weight, int64(mine), jump_of(i, mine, room)))
+            keep_weight(kept, thread, i, load_weight(weight, int64(mine), offset_of(i), inside(i, room), mine))
 
     return keep_weights
 
@@ -219,7 +240,7 @@ def make_scale_row_by_kept(operation: NormOperation, config: NormConfig) -> Call
     """``scale_row(values, rstd, kept, thread, out, out_mine, room, bias_bits)``: the output, by the weight in shared memory."""
     store = make_store(FORMATS[operation.storage], config.vector, config.access)
     (_, kept_weight), scaled = make_keep_weight(operation, config), make_scaled(operation, config.vector)
-    _, offset_of, inside, _ = make_ownership(config)
+    _, offset_of, inside = make_ownership(config)
     HELD, get = config.vectors_per_thread, make_get(config.vector)
 
     @cuda.jit(device=True, inline="always")
@@ -237,19 +258,19 @@ def make_scale_row_by_kept(operation: NormOperation, config: NormConfig) -> Call
 
 
 def make_begin(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
-    """``begin(leads, weight, residual, row, residual_stride, width)``: nothing that counts is read or written before it.
+    """``begin(leads, weight, residual, row, residual_stride, rows, width)``: nothing that counts is read or written before it.
 
     With dependent launch the kernel is there before its predecessor has ended: it prefetches into L2 what a predecessor seldom
     writes (harmless if it does), then waits. ``leads``: whether this thread does so for its row.
     """
-    ADDS, PDL, AT_START, PREFETCH = operation.adds_residual, config.pdl, config.release == "start", config.prefetch_first
-    FIRST = config.first_rows
+    ADDS, PDL, PREFETCH, FIRST = operation.adds_residual, config.pdl, config.prefetch_first, config.first_rows
+    AT_START, BY_ROWS, (LEAST, MOST) = config.release == "start", config.release == "rows", config.held_back
     ITEMSIZE, WEIGHT_ITEMSIZE = FORMATS[operation.storage].itemsize, FORMATS[operation.weight].itemsize
 
     @cuda.jit(device=True, inline="always")
-    def begin(leads, weight, residual, row, residual_stride, width):
+    def begin(leads, weight, residual, row, residual_stride, rows, width):
         if PDL:
-            if AT_START:
+            if AT_START or (BY_ROWS and (int32(rows) < LEAST or int32(rows) >= MOST)):  # known ahead of the wait
                 release_dependents()
             if PREFETCH and leads and (FIRST == 0 or row < FIRST):
                 if row == 0:
@@ -263,7 +284,7 @@ def make_begin(operation: NormOperation, config: NormConfig) -> Callable[..., An
 
 def make_loaded(config: NormConfig) -> Callable[..., Any]:
     """``loaded()``: this row is read, so the next kernel may start, where the configuration says so."""
-    RELEASES = config.pdl and config.release == "loaded"
+    RELEASES = config.pdl and config.release in ("loaded", "rows")  # once more for those that did at the start: no harm
 
     @cuda.jit(device=True, inline="always")
     def loaded():

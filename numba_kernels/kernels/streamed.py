@@ -7,7 +7,6 @@ from typing import Any
 
 from numba import cuda, float32, int32, int64
 
-from ..backend.arithmetic import keep_if
 from ..backend.conversions import make_narrow
 from ..backend.memory import make_get, make_store, put
 from ..formats import FORMATS
@@ -45,7 +44,7 @@ def make_streamed_kernel(operation: NormOperation, config: NormConfig) -> Callab
         total = cuda.local.array(1, float32)
         tile_sums = cuda.shared.array(MAX_TILES, float32)
         row_values = cuda.shared.array(0, float32)
-        begin(False, weight, residual, row, residual_stride, width)
+        begin(False, weight, residual, row, residual_stride, rows, width)
 
         total[0] = float32(0.0)
         for n in range(rounds):
@@ -64,14 +63,14 @@ def make_streamed_kernel(operation: NormOperation, config: NormConfig) -> Callab
 
 def make_load_round(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
     """``load_round(values, x, x_mine, residual, residual_mine, mine, room, n)``: h of round ``n``."""
-    load_vector, (_, _, inside, jump_of) = make_load_vector(operation, config), make_ownership(config)
-    HELD, EXACT = config.vectors_per_thread, config.exact
+    load_vector, (_, offset_of, inside) = make_load_vector(operation, config), make_ownership(config)
+    HELD = config.vectors_per_thread
 
     @cuda.jit(device=True, inline="always")
     def load_round(values, x, x_mine, residual, residual_mine, mine, room, n):
         for i in range(HELD):
-            h = load_vector(x, x_mine, residual, residual_mine, jump_of(n * HELD + i, mine, room))
-            put(values, int64(i), h if EXACT else keep_if(inside(n * HELD + i, room), h))
+            there = inside(n * HELD + i, room)
+            put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, offset_of(n * HELD + i), there, mine))
 
     return load_round
 
@@ -84,7 +83,7 @@ def make_keep_round(operation: NormOperation, config: NormConfig) -> Callable[..
     """
     storage = FORMATS[operation.storage]
     store, narrow = make_store(storage, config.vector, config.access), make_narrow(storage, config.vector)
-    (_, offset_of, inside, _), get = make_ownership(config), make_get(config.vector)
+    (_, offset_of, inside), get = make_ownership(config), make_get(config.vector)
     ADDS, SHARED, HELD = operation.adds_residual, config.row_in == "shared", config.vectors_per_thread
     VECTOR, THREADS = config.vector, config.threads
 
@@ -133,7 +132,7 @@ def make_sum_of_rounds(config: NormConfig) -> tuple[Callable[..., Any], Callable
 
 def make_get_round(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
     """``get_round(values, row_values, slots, thread, x, x_mine, residual, residual_mine, mine, room, n)``: h once more."""
-    load_vector, (_, _, _, jump_of) = make_load_vector(operation, config), make_ownership(config)
+    load_vector, (_, offset_of, inside) = make_load_vector(operation, config), make_ownership(config)
     SHARED, HELD, VECTOR, THREADS = config.row_in == "shared", config.vectors_per_thread, config.vector, config.threads
 
     @cuda.jit(device=True, inline="always")
@@ -144,7 +143,8 @@ def make_get_round(operation: NormOperation, config: NormConfig) -> Callable[...
                 for j in range(VECTOR):
                     values[i * VECTOR + j] = row_values[j * slots + slot]
             else:
-                put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, jump_of(n * HELD + i, mine, room)))
+                there = inside(n * HELD + i, room)
+                put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, offset_of(n * HELD + i), there, mine))
 
     return get_round
 
@@ -154,7 +154,7 @@ def make_scale_round(operation: NormOperation, config: NormConfig) -> Callable[.
     storage = FORMATS[operation.storage]
     store, narrow = make_store(storage, config.vector, config.access), make_narrow(storage, config.vector)
     scaled, load_weight = make_scaled(operation, config.vector), make_load_weight(operation, config)
-    (_, offset_of, inside, _), get = make_ownership(config), make_get(config.vector)
+    (_, offset_of, inside), get = make_ownership(config), make_get(config.vector)
     ADDS, SHARED, HELD = operation.adds_residual, config.row_in == "shared", config.vectors_per_thread
 
     @cuda.jit(device=True, inline="always")
@@ -165,6 +165,6 @@ def make_scale_round(operation: NormOperation, config: NormConfig) -> Callable[.
                 h = get(values, int64(i))
                 if ADDS and not SHARED:
                     store(residual, residual_mine, offset, narrow(h))
-                store(out, out_mine, offset, scaled(h, rstd, load_weight(weight, int64(mine), offset), bias_bits))
+                store(out, out_mine, offset, scaled(h, rstd, load_weight(weight, int64(mine), offset, True, mine), bias_bits))
 
     return scale_round

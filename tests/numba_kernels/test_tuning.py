@@ -39,3 +39,13 @@ def test_a_target_without_clusters_or_prefetch_gets_neither():
     for width in (1, 111, 4096, 65536, 1 << 20):
         config = tuning.norm_config(operation, width, 128, small, access=2, weight_access=2)
         assert (config.cluster, config.pdl, config.prefetch_first, config.prefetch_ahead) == (1, False, False, 0)
+
+
+@pytest.mark.parametrize("width", [4096, 5120, 7168])
+def test_a_model_s_norm_has_three_kernels_over_all_numbers_of_rows(width):
+    """Each is compiled once, so that serving code meets no fourth first call."""
+    operation = NormOperation(True, "bf16", "bf16", False, False, 0.0)
+    h200 = tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132, clusters=16, pdl=True, bulk_prefetch=True)
+    rows = [*range(1, 2100), *range(2100, 65536, 211), 65536]
+    kernels = {tuning.norm_config(operation, width, n, h200, access=16, weight_access=16, pdl=True) for n in rows}
+    assert len(kernels) == 3

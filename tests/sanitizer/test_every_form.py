@@ -72,7 +72,7 @@ def test_the_calls_have_every_form_that_tuning_chooses():
     assert {c.early_weights for c in norms if c.row_in == "registers" and c.warps > 1} >= {0, 1, 4}
     assert {c.prefetch_first for c in norms} == {True, False}
     assert any(c.prefetch_ahead for c in norms)
-    assert {c.release for c in norms} == {"start", "loaded"}
+    assert {c.release for c in norms} == {"start", "loaded", "rows"}
     assert {c.vectors_per_lane > 1 for c in norms} == {True, False}
     assert {c.rows > 1 for c in gated} == {True, False}
 
