@@ -68,6 +68,7 @@ def run(tmp_path):
     return run_program
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_and_a_changed_kernel_is_compiled_again(run):
     mirrored = "((np.arange(64) ^ 1) + 1.0) * 2"
     assert run(DEFINITIONS, mirrored) == "0 1"

@@ -88,7 +88,7 @@ def test_the_gated_forms_have_wide_accesses_no_fp64_and_no_spills(cc, dtype, act
         slow(7168, 4096),
         slow(8192, 2048),
         slow(16384, 1024),
-        (1024, 16384),
+        slow(1024, 16384),
         slow(128, 65536),
         slow(65536, 8192),
         slow(100000, 2048),
@@ -111,7 +111,7 @@ def test_an_odd_width_takes_scalar_accesses(width):
     check(norm(width, 128, "bf16", TARGETS[9, 0]), (9, 0), wide=False)
 
 
-ROW_IN = [slow(32768, "registers"), (33000, "shared"), slow(10001, "shared"), (131072, "memory")]
+ROW_IN = [slow(32768, "registers"), (33000, "shared"), slow(10001, "shared"), slow(131072, "memory")]
 
 
 @pytest.mark.parametrize(("width", "row_in"), ROW_IN)
@@ -161,7 +161,7 @@ def test_widths_that_are_alike_share_a_kernel():
     assert norm(4080, 1024, "bf16", TARGETS[9, 0]) == norm(4088, 1024, "bf16", TARGETS[9, 0])
 
 
-@pytest.mark.parametrize("width", [slow(4097), slow(8194), 16388])
+@pytest.mark.parametrize("width", [slow(4097), slow(8194), slow(16388)])
 def test_a_thread_holds_8_narrow_vectors(width):
     kernel = norm(width, 100, "bf16", TARGETS[9, 0])
     config = kernel.config
@@ -169,7 +169,7 @@ def test_a_thread_holds_8_narrow_vectors(width):
     check(kernel, (9, 0), wide=False)
 
 
-@pytest.mark.parametrize(("width", "dtype"), [slow(65544, "bf16"), slow(100000, "bf16"), (32772, "fp32")])
+@pytest.mark.parametrize(("width", "dtype"), [slow(65544, "bf16"), slow(100000, "bf16"), slow(32772, "fp32")])
 def test_every_warp_of_a_cluster_sends_its_sums(width, dtype):
     """Also those past the row's end: without them a phase could end twice before such a warp looked."""
     kernel = norm(width, 200, dtype, TARGETS[9, 0])

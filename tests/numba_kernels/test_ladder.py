@@ -104,6 +104,7 @@ def test_a_step_that_cannot_take_a_row_says_why():
         Step("textbook", textbook).plan(1, 65536, "bf16", H200)
 
 
+@pytest.mark.slow
 def test_without_the_fixed_tree_a_rows_bits_depend_on_the_threads():
     """What the fixed tree is for, seen in fp32. That with it they don't is what test_tree.py is about."""
     x, residual, weight = random((64, 1024), "fp32"), random((64, 1024), "fp32", 1), random((1024,), "fp32", 2)

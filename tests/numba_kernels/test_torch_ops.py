@@ -235,6 +235,7 @@ def test_torch_may_be_imported_after_the_package():
     assert run.stdout.split() == ["FakeTensor", "True"]
 
 
+@pytest.mark.slow
 def test_the_first_call_after_torchs_import_makes_the_operators_traceable():
     code = (
         "import numba_kernels, torch\n"

@@ -73,7 +73,7 @@ def fp32_rows(rows, width):
 
 WORKERS = [
     slow({"threads_per_row": 512, "tiles_per_warp": 1}),
-    {"threads_per_row": 160, "tiles_per_warp": 4},
+    slow({"threads_per_row": 160, "tiles_per_warp": 4}),
     slow({"threads_per_row": 128, "tiles_per_warp": 4, "exact": True, "early_weights": 0}),
     slow({"threads_per_row": 256, "tiles_per_warp": 2, "early_weights": 1}),
     slow({"access": 4, "weight_access": 8}),
@@ -147,7 +147,7 @@ def test_the_sum_follows_the_documented_tree():
     assert np.array_equal(got[0], bits(want))
 
 
-@pytest.mark.parametrize(("width", "rows"), [(4096, 2), slow(111, 5), slow(1024, 300), slow(128, 9), slow(3584, 2)])
+@pytest.mark.parametrize(("width", "rows"), [slow(4096, 2), (111, 5), slow(1024, 300), slow(128, 9), slow(3584, 2)])
 def test_the_kernels_have_no_race_and_read_nothing_unwritten(width, rows):
     x, residual, weight = random((rows, width), "bf16"), random((rows, width), "bf16", 1), random((width,), "bf16", 2)
     kernel = kernel_for(width, rows)
@@ -216,10 +216,10 @@ def agrees_with_the_emulator_s_form(kernel, rows, width, dtype, weight_dtype, **
 @pytest.mark.parametrize(
     ("width", "rows", "dtype", "cluster"),
     [
-        slow(20480, 16, "bf16", 4),
+        (20480, 16, "bf16", 4),
         slow(65536, 2048, "bf16", 8),
         slow(65544, 8, "bf16", 16),
-        (10001, 200, "fp16", 4),
+        slow(10001, 200, "fp16", 4),
         slow(40000, 200, "fp32", 8),
     ],
 )

@@ -1,5 +1,6 @@
 """Nothing compared is no pass, and neither is a case that a trivial mutant passes."""
 
+import pytest
 import torch
 
 from difftest.verdict.vacuity import survivors
@@ -33,6 +34,7 @@ def test_zeros_alone_are_no_pass(difftest):
     assert run.json["verdict"] == "no evidence"
 
 
+@pytest.mark.slow
 def test_no_rows_are_no_pass(difftest):
     run = difftest(*TORCH, "--rows", 0)
     assert run.status == 2
