@@ -16,6 +16,7 @@ if tuple(int(part) for part in _np.__version__.split(".")[:2]) >= (2, 5):
 from .operators import *  # noqa: F403
 from .operators import __all__ as __all__
 from .runtime import dispatch as _dispatch
+from .runtime.ahead import warm_up as warm_up
 
 
 def _register() -> None:

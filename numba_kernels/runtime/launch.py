@@ -53,12 +53,17 @@ def target(device: int) -> Target:
     )
 
 
+def capability(device: int) -> tuple[int, int]:
+    """Its compute capability."""
+    return tuple(Device(device).compute_capability)
+
+
 def load(device: int, kernel: Kernel) -> int:
     """The handle of ``kernel``'s function on ``device``."""
     with _LOADING:
         loaded = _LOADED.get((device, kernel))
         if loaded is None:
-            code = machine_code(kernel, tuple(Device(device).compute_capability))
+            code = machine_code(kernel, capability(device))
             with current_device(device):
                 module = ObjectCode.from_cubin(code.cubin)
                 entry = driver.CUkernel(int(module.get_kernel(code.entry).handle))
