@@ -33,7 +33,7 @@ def warm_up(
 ) -> int:
     """Compile and load what calls of these operators need on a GPU, so that no first call waits for it. Returns how many kernels.
 
-    ``dtypes``: of "fp32", "fp16", "bf16", weights alike. ``widths``: of the output. ``rows``: numbers of rows that will be met; few
+    ``dtypes``: of "fp32", "fp16", "bf16", weights alike. ``widths``: of the output. ``rows``: numbers of rows to be met; few
     kernels serve all of them. Tensors are taken for contiguous and aligned. ``contract``: None is each operator's default.
     ``processes``: None is one a core. The machine code goes to the disk cache, so the next process compiles nothing.
 
