@@ -6,6 +6,7 @@ another process follows.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import inspect
 import json
@@ -205,6 +206,8 @@ class Isolated:
             raise UsageError(f"{option}: {spec} does not import: it {lost}") from None
         if device.type != "cpu":
             self._try_to_share()
+        closing = weakref.WeakMethod(self.close)
+        atexit.register(lambda: (close := closing()) and close())  # ahead of torch's own end, which wants shared memory back
         self.name = spec if is_file(spec) else str(about["name"])
         self.in_place = bool(about["in_place"])
         self.batch_invariant = bool(about["batch_invariant"])

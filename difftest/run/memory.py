@@ -87,6 +87,7 @@ class Shared:
 
     def close(self) -> None:
         """Closes the descriptor; the memory lasts as long as tensors of it."""
+        self._bytes = torch.empty(0, dtype=torch.uint8)
         if self.file is not None:
             os.close(self.file)
             self.file = None
