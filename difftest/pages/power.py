@@ -15,7 +15,18 @@ from difftest.wording import counted
 
 
 def _entries() -> list[dict[str, Any]]:
-    return [entry for document in sources.documents(MUTANTS) for entry in document["entries"]]
+    """Each kernel once, with what the results of all seeds say of it."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for entry in (entry for document in sources.documents(MUTANTS) for entry in document["entries"]):
+        key = entry["corpus"], entry["name"]
+        found[key] = _joined(found[key], entry) if key in found else entry
+    return list(found.values())
+
+
+def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """What the results of different seeds say of a kernel."""
+    both = {name: {**one[name], **other[name]} for name in ("caught", "caught_beyond")}
+    return {**other, **both, "first": one["first"] or other["first"], "seeds_missed": one["seeds_missed"] + other["seeds_missed"]}
 
 
 def _block(make: Callable[[list[dict[str, Any]]], str]) -> Callable[[Path], str]:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from difftest import cli
 from difftest.matrix import file
-from difftest.pages import blocks, command, sources, speed
+from difftest.pages import blocks, command, power, sources, speed
 from difftest.report import jsonl
 
 PAGES = {path: text for path, text in command.pages()}
@@ -155,3 +155,13 @@ def test_the_orders_are_shown_by_who_has_them(monkeypatch):
     assert "| `111111` | 8 | 3 | lines of 111111aaaaaa | a bf16, b bf16 |" in text
     assert "- c, `rmsnorm` bf16, width 8: at once: in fp64" in text
     assert "- d, `rmsnorm` bf16: not measured, not installed" in text
+
+
+def test_a_kernel_that_one_of_two_results_calls_wrong_is_called_wrong(monkeypatch):
+    def result(seed, caught):
+        entry = {"corpus": "honest", "name": "mine", "caught": caught, "caught_beyond": {}, "first": "in one case" if caught else ""}
+        return {"seeds": [seed], "entries": [{**entry, "seeds_missed": [] if caught else [seed]}]}
+
+    monkeypatch.setattr(sources, "documents", lambda kind: [result(0, {"rate": 1}), result(1, {})])
+    (entry,) = power._entries()
+    assert (entry["caught"], entry["first"], entry["seeds_missed"]) == ({"rate": 1}, "in one case", [1])
