@@ -159,7 +159,13 @@ def test_the_orders_are_shown_by_who_has_them(monkeypatch):
 
 def test_a_kernel_that_one_of_two_results_calls_wrong_is_called_wrong(monkeypatch):
     def result(seed, caught):
-        entry = {"corpus": "honest", "name": "mine", "caught": caught, "caught_beyond": {}, "first": "in one case" if caught else ""}
+        entry = {
+            "corpus": "honest",
+            "name": "mine",
+            "caught": caught,
+            "caught_beyond": {},
+            "first": "in one case" if caught else "",
+        }
         return {"seeds": [seed], "entries": [{**entry, "seeds_missed": [] if caught else [seed]}]}
 
     monkeypatch.setattr(sources, "documents", lambda kind: [result(0, {"rate": 1}), result(1, {})])
