@@ -88,11 +88,12 @@ TEXTBOOK_GATED = (
     Form(_SILU, "fp16", "S1", (777,), textbook=True),
     Form(_SWIGLU, "bf16", "S0", (777,), textbook=True),
     Form(_SWIGLU, "fp16", "S2", (777,), textbook=True),
+    Form(_SILU, "fp32", "S0", (777,), textbook=True),
 )
 ACTIVATIONS = (
     *TEXTBOOK_GATED,
     *(Form(op, dtype, "S0", (777,), textbook=True) for op in (_GELU_TANH, _GELU) for dtype in ("bf16", "fp32")),
-    *(Form(op, "fp32", "S0", (777,), textbook=True) for op in (_SILU, _SWIGLU)),
+    Form(_SWIGLU, "fp32", "S0", (777,), textbook=True),
     Form(_SWIGLU, "bf16", "S1", (777,), textbook=True),
 )
 GATED = (
@@ -107,6 +108,7 @@ GATED = (
 BLOCK = (
     Form(_ADD, "bf16", "R0W0"),  # three warps
     Form(_ADD, "bf16", "R0W0", (3072,)),  # 12 tiles, all that three warps have: their number is no power of two
+    Form(_PLAIN, "bf16", "W0", (512,), options=_options(threads_per_row=64, tiles_per_warp=1)),  # 2 tiles, in all
     Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=96, tiles_per_warp=2, vectors_per_lane=2)),
     Form(_PLAIN, "fp32", "W0"),
     Form(_ADD, "bf16", "R1W1", (1000,)),
@@ -134,12 +136,22 @@ STREAMED = (
     Form(_ADD, "bf16", "R0W0", options=_options(row_in="shared", threads_per_row=64, tiles_per_warp=2, fixed_tree=False)),
     Form(_ADD, "bf16", "R0W0", (1024,), options=_options(row_in="shared", threads_per_row=32, tiles_per_warp=2, exact=True)),
 )
+# Several vectors a thread, each of two parts, are kept of the weight.
+KEPT = Form(
+    _ADD,
+    "bf16",
+    "R0W0",
+    (1000,),
+    weight_dtype="fp32",
+    options=_options(cluster=2, threads_per_row=32, tiles_per_warp=2, persistent=True),
+)
 CLUSTER = (
-    Form(_PLAIN, "bf16", "W0", (501,), options=_options(cluster=2, threads_per_row=96, tiles_per_warp=4)),  # 16 of 24 tiles
+    Form(_PLAIN, "bf16", "W0", (1002,), options=_options(cluster=2, threads_per_row=96, tiles_per_warp=4)),  # 16 of 24 tiles
     Form(_ADD, "bf16", "R0W0", options=_options(cluster=2, threads_per_row=64, tiles_per_warp=4)),
     Form(_ADD, "bf16", "R0W0", (1000,), options=_options(cluster=2, threads_per_row=64, tiles_per_warp=1, persistent=True)),
     Form(_PLAIN, "bf16", "W0", weight_dtype="fp32", options=_options(cluster=4, threads_per_row=32, tiles_per_warp=4)),
     Form(_PLAIN, "bf16", "W0", (1024,), options=_options(cluster=2, threads_per_row=64, tiles_per_warp=1, exact=True)),
+    KEPT,
 )
 
 # The forms in which a file's mutants are tried. Of a function that is part of few forms, those first.
@@ -155,7 +167,10 @@ BY_FILE: Mapping[str, tuple[Form, ...]] = {
 }
 OF_FUNCTIONS: Mapping[str, tuple[Form, ...]] = {
     **dict.fromkeys(("make_cluster_kernel", "make_take_row", "make_send_sums", "make_sum_in_cluster"), CLUSTER),
-    **dict.fromkeys(("make_keep_weight", "make_keep_weights", "make_scale_row_by_kept"), CLUSTER),
+    **dict.fromkeys(("make_keep_weight", "make_keep_weights", "make_scale_row_by_kept"), (KEPT, *CLUSTER[:-1])),
+    "make_sum_tiles": (KEPT, *BLOCK[:3]),  # of two places for sums the second, too
+    "make_store_sum": (BLOCK[7], BLOCK[0]),  # exact: nothing but the loop's end keeps a store inside
+    "make_scale_row": (BLOCK[11], BLOCK[6]),  # some or none of the weight is there early
     **dict.fromkeys(("make_warp_kernel", "make_sum_in_warp"), WARP),
 }
 

@@ -23,7 +23,7 @@ from reference.operators import operator
 from reference.providers import Provider
 
 KILLED, SURVIVED, SAME, REFUSED, UNREACHED = "killed", "survived", "same code", "does not compile", "in no form"
-MOST_FORMS = 4  # of those whose code a mutant changes, in which its cases are run
+MOST_FORMS = 5  # of those whose code a mutant changes, in which its cases are run
 SEEDS = (1, 2)  # of the emulator's schedule, where order alone has found nothing
 STRENGTH, FEW_ROWS = 2, 33  # of the covering array; and which of its cases come first
 WIDTHS = (1, 3, 111, 4096)  # of the further cases: the tester's own
