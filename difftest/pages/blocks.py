@@ -21,6 +21,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "first-call": speed.first_calls,
     "forms": forms.forms,
     "ladder": speed.steps,
+    "numba-own-tests": reliability.own_tests,
     "mutants": power.headline,
     "mutants-beyond": power.beyond,
     "mutants-by-check": power.matrices,

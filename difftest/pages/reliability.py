@@ -1,11 +1,11 @@
-"""Blocks on the tester's own reliability: faults injected, lines and branches covered, what compute-sanitizer says."""
+"""Blocks on reliability: faults injected, lines and branches covered, what compute-sanitizer says, Numba's own tests."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from difftest.pages import sources
-from difftest.pages.sources import COVERAGE, FAULTS, RESULTS
+from difftest.pages.sources import COVERAGE, FAULTS, OWN_TESTS, RESULTS
 from difftest.report.table import Table, markdown
 from difftest.wording import counted
 
@@ -68,3 +68,21 @@ def sanitizers(page: Path) -> str:
     tools = ("memcheck: ", "racecheck: ", "initcheck: ", "synccheck: ", "FAILED")
     head = next((line.removeprefix("# ") for line in said if line.startswith("# ")), "")
     return "\n".join([f"{head}:\n", *(f"- {line}" for line in said if line.startswith(tools)), ""])
+
+
+def own_tests(page: Path) -> str:
+    """How many of Numba-CUDA's own tests pass on the emulator, and each that does not with its reason."""
+    document = sources.latest(OWN_TESTS)
+    if not document:
+        return sources.not_yet(OWN_TESTS)
+    total, passed = (sum(row[key] for row in document["modules"]) for key in ("tests", "passed"))
+    where = document["environment"]
+    said = (
+        f"numba-cuda {where['numba-cuda']}, {document['date'][:10]}: of {total} tests in {len(document['modules'])} modules "
+        f"that launch a kernel and pass under Numba's simulator, {passed} pass ({100 * passed / total:.1f} %); "
+        f"{counted(len(document['skipped']), 'other')} skip themselves where there is no simulator. The rest:\n"
+    )
+    reasons: dict[str, list[str]] = {}
+    for row in document["failed"]:
+        reasons.setdefault(row["why"], []).append(f"`{row['test'].rpartition('.')[2]}`")
+    return "\n".join([said, *(f"- {', '.join(tests)}: {why}" for why, tests in reasons.items()), ""])

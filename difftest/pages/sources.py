@@ -21,6 +21,7 @@ ORDER = "numba-kernels/order"
 FAULTS = "numba-kernels/faults"
 COVERAGE = "numba-kernels/coverage"
 EXHAUSTIVE = "numba-kernels/exhaustive"
+OWN_TESTS = "numba-kernels/numba-own-tests"
 MATRIX = RESULTS / "matrix-h200.jsonl"
 
 # What measures a kind of result, for the block of a page that has none yet.
@@ -36,6 +37,7 @@ COMMANDS = {
     EXHAUSTIVE: "python cli.py exhaustive --contract all --plants 20 --json benchmarks/results/exhaustive-gated-h200.jsonl",
     FAULTS: "python benchmarks/faults.py benchmarks/results/faults.jsonl",
     COVERAGE: "python benchmarks/branches.py benchmarks/results/coverage.jsonl",
+    OWN_TESTS: "python benchmarks/numba_own_tests.py --json benchmarks/results/numba-own-tests.jsonl",
     EMULATOR: "python benchmarks/emulator_speed.py --json benchmarks/results/emulator-speed.jsonl",
 }
 

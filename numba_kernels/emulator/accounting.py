@@ -18,6 +18,7 @@ from .words import njit
 
 _SLOT = "@nk_environment"
 _OWN = ("%retptr", "%excinfo", "%arg.gen")  # arguments of every function that Numba compiles
+_ENVIRONMENT = re.compile(r"%arg\.__env[\w.]*")  # numbered where a function calls itself
 _RESULT = re.compile(r"^  (%\S+) = ")
 _DERIVED = re.compile(r"^  (%\S+) = (?:getelementptr|bitcast|addrspacecast)\b.*?(%[\w.$-]+|%\"[^\"]+\"|@\S+?)(?:,|$| to )")
 _ACCESS = re.compile(r"^  (?:%\S+ = )?(load|store)( volatile| atomic)? ")
@@ -77,11 +78,11 @@ class _Writer:
             return body
         self.bases: dict[str, str] = {}
         made = [body[0]]
-        waiting = "%arg.__env" in body[0]
+        waiting = _ENVIRONMENT.search(body[0])
         for line in body[1:]:
             if waiting and line.startswith("  "):
-                made.append(f"  store i64 %arg.__env, {self.slot}, !nosanitize !{{}}")
-                waiting = False
+                made.append(f"  store i64 {waiting[0]}, {self.slot}, !nosanitize !{{}}")
+                waiting = None
             made += self.before(line)
             made.append(line)
         return made

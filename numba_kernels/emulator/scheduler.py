@@ -6,10 +6,9 @@ the other.
 
 from __future__ import annotations
 
-import functools
+import threading
 import zlib
 from pathlib import Path
-from typing import Any
 
 from .barriers import (
     ABSENT,
@@ -208,12 +207,17 @@ def _run_grid(env, resume, image, first_argument, states, size, kinds, waits, ra
     return I64(0)
 
 
-@functools.cache
-def _compiled_anew() -> Any:
-    return njit(nogil=True)(_run_grid.py_func)
+_compiles = threading.Lock()
 
 
 def run_grid(*words: int) -> int:
-    """Run a launch; the arguments and the outcome are :func:`_run_grid`'s."""
+    """Run a launch; the arguments and the outcome are :func:`_run_grid`'s. What was kept and is stale is compiled anew."""
     outcome = _run_grid(*words)
-    return _compiled_anew()(*words) if outcome == STALE else outcome
+    if outcome != STALE:
+        return outcome
+    with _compiles:
+        outcome = _run_grid(*words)
+        if outcome == STALE:
+            _run_grid.recompile()
+            outcome = _run_grid(*words)
+    return outcome

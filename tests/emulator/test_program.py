@@ -168,3 +168,82 @@ def test_later_schedules_start_from_the_same_memory():
     x = np.zeros(8)
     assert emulate(kernel, 1, 8, (x,), schedules=3) == []
     assert (x == 1).all()
+
+
+TEXT = """
+@cuda.jit
+def doubled(x):
+    i = cuda.grid(1)
+    x[i] *= 2
+"""
+
+
+def test_a_kernel_that_exec_made_keeps_its_source():
+    with emulating():
+        made = {"cuda": cuda}
+        exec(TEXT, made)
+        x = np.ones(4)
+        made["doubled"][1, 4](x)
+    assert (x == 2).all()
+
+
+def test_exec_without_namespaces_is_in_its_caller_s():
+    with emulating():
+        here = 1
+        exec("found = here + 1")
+        assert locals()["found"] == here + 1
+
+
+def test_what_is_given_as_in_is_not_written():
+    with emulating():
+
+        @cuda.jit
+        def kernel(x):
+            x[0] = 3
+
+        x = np.zeros(1)
+        kernel[1, 1](cuda.In(x))
+        assert x[0] == 0
+        kernel[1, 1](cuda.InOut(x))
+        assert x[0] == 3
+
+
+def test_in_debug_mode_a_kernel_s_exception_is_its_own_with_both_indices():
+    with emulating():
+
+        @cuda.jit(debug=True, opt=False)
+        def kernel(x):
+            if cuda.grid(1) == 6:
+                raise ValueError("six")
+
+        with pytest.raises(ValueError, match=r"In function 'kernel', file .*, line \d+, tid=\[2, 0, 0\] ctaid=\[1, 0, 0\]: six"):
+            kernel[2, 4](np.zeros(1))
+
+
+def test_the_signature_that_fits_best_is_taken():
+    with emulating():
+
+        @cuda.jit(["void(float64[:], int64)", "void(float64[:], float64)"])
+        def kernel(x, value):
+            x[0] = value / 2
+
+        x = np.zeros(1)
+        kernel[1, 1](x, 2.5)
+        assert x[0] == 1.25
+
+
+@cuda.jit(device=True)
+def fibonacci(n):
+    if n < 2:
+        return n
+    return fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def test_a_device_function_may_call_itself():
+    def kernel(x):
+        x[cuda.grid(1)] = fibonacci(cuda.grid(1))
+
+    for check in ("fast", "full"):
+        x = np.zeros(8, np.int64)
+        emulate(kernel, 1, 8, (x,), check=check)
+        assert list(x) == [0, 1, 1, 2, 3, 5, 8, 13]
