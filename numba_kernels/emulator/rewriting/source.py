@@ -21,8 +21,8 @@ def python_function(function: Any) -> Any:
 
 
 def is_of_numba(module: str) -> bool:
-    """Whether a module is Numba's or NumPy's own; tests that these ship are users' code."""
-    return module.startswith(("numba.", "numpy.")) and ".tests." not in module
+    """Whether a module is Numba's or NumPy's own; kernels and tests that these ship are as users' code."""
+    return module.startswith(("numba.", "numpy.")) and not any(part in module for part in (".tests.", ".cuda.kernels."))
 
 
 class LocalFunction:
