@@ -20,9 +20,9 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     if not torch.cuda.is_available():
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+        left_out = [item for item in items if item.get_closest_marker("gpu")]
+        config.hook.pytest_deselected(items=left_out)  # a third of all: to skip each takes half a minute
+        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
     functions = {}
     for item in items:
         function = item.nodeid.partition("[")[0]

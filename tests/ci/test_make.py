@@ -20,12 +20,17 @@ def collection(monkeypatch):
     spec.loader.exec_module(hooks)
 
     def collected(**options):
-        config = SimpleNamespace(getoption=lambda name: options.get(name.strip("-").replace("-", "_")), stash=pytest.Stash())
+        config = SimpleNamespace(
+            getoption=lambda name: options.get(name.strip("-").replace("-", "_")),
+            stash=pytest.Stash(),
+            hook=SimpleNamespace(pytest_deselected=lambda items: None),
+        )
         items = [
             SimpleNamespace(
                 nodeid=f"test_x.py::test_{name}[{number}]",
                 path=ROOT / "tests" / "x.py",
                 keywords={},
+                get_closest_marker=lambda name: None,
                 stash=pytest.Stash(),
                 config=config,
             )

@@ -216,7 +216,7 @@ def agrees_with_the_emulator_s_form(kernel, rows, width, dtype, weight_dtype, **
 @pytest.mark.parametrize(
     ("width", "rows", "dtype", "cluster"),
     [
-        (20480, 16, "bf16", 4),
+        slow(20480, 16, "bf16", 4),
         slow(65536, 2048, "bf16", 8),
         slow(65544, 8, "bf16", 16),
         slow(10001, 200, "fp16", 4),

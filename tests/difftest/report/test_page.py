@@ -229,6 +229,7 @@ def browser(tmp_path_factory):
         yield found
 
 
+@pytest.mark.slow
 def test_a_browser_shows_all_of_it_at_both_widths_and_in_both_schemes(browser, pages):
     grounds = set()
     for file, _ in pages.values():
