@@ -51,7 +51,7 @@ def make_load_inside(fmt: Format, config: NormConfig, access: int) -> Callable[.
 
     Of one that is not inside the row: in a row of several warps no access, and zeros, for whose vector would be loaded may be
     storing it; in a row of one warp the row's first vector, for nothing (rmsnorm 8192 x 111 on an H200: 2.47 µs, 2.54 by
-    predicated loads; 2.22 before it was chosen here, for x and the weight apart).
+    predicated loads; 2.22 in a build that chose the offset once for x and weight, which need not be the reason).
     """
     load = make_load(fmt, config.vector, access)
     if config.exact:
