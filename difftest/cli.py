@@ -38,8 +38,8 @@ out, and keeps the grid of widths and regimes."""
 RESULT_FILE = "Result file, whole after every point: JSON Lines if it ends in .jsonl, else JSON."
 IN_PROCESS = "Call candidate and references in the tester's own process, for a debugger: what one of them breaks breaks the run."
 CALL_TIMEOUT = "That one call may take; the process that it is in is ended then.  [default: 60, and more for large cases]"
-JOURNAL = "Keep what each case showed in FILE, a line as it ends.  [default: one in out/journals, removed after a whole run]"
-RESUME = "Go on with a run that was killed, from its journal: the same options, and no case again that had ended."
+JOURNAL = "Keep what was found in FILE, a line as it is found.  [default: one in out/journals, removed after a whole run]"
+RESUME = "Go on with a run that was killed, from its journal: the same options, and nothing again that had ended."
 KERNEL_ARGUMENT = "One argument, in order: 3, 0.5, float32:0.5, zeros:float32:64, normal:float32:8x64, FILE.npy."
 SAME_VALUE = "What two threads are that write the same value to one place, in no order."
 ON = "Run on a Ray cluster in place of processes here (extra `ray`): RAY_ADDRESS's, or one on this machine, or that at ADDRESS."
@@ -302,16 +302,23 @@ def identify(**options: Any) -> int:
 
 
 @main.command(
-    epilog="Exit status: 0 every wrong kernel was found and no honest one called wrong, 1 otherwise, 2 bad usage, 3 none of them "
-    "could be run, 130 interrupted before anything was wrong."
+    epilog="Exit status: 0 every wrong kernel that was run was found and no honest one called wrong, 1 otherwise, 2 bad usage or "
+    "no time for any of them, 3 none of them can be run here, 130 interrupted before anything was wrong."
 )
 @listed("--corpus", default="field,honest", metavar="NAMES", show_default=True, help="field, honest, machine, or all.")
 @listed("--ops", metavar="NAMES", help="Operators, comma-separated.  [default: all]")
 @listed("--only", metavar="NAMES", help="These kernels alone, by name.")
 @listed("--seeds", default="0", metavar="NUMBERS", show_default=True, help="Each a run of its own.")
-@click.option("--time-budget", type=float, metavar="SECONDS", help="Start no new kernel after this time.")
+@click.option(
+    "--time-budget",
+    type=float,
+    metavar="SECONDS",
+    help="Start no new kernel after it; what runs 2 s later is ended, but with --workers 0.",
+)
 @click.option("--workers", type=int, metavar="N", help="Processes beside this one.  [default: one a core, at most 8]")
 @click.option("--on", default="", metavar="ray|ray://ADDRESS", help=ON)
+@click.option("--journal", type=click.Path(path_type=Path), metavar="FILE", help=JOURNAL)
+@click.option("--resume", type=click.Path(path_type=Path), metavar="FILE", help=RESUME)
 @click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help=RESULT_FILE_WHOLE)
 def mutants(**options: Any) -> int:
     """Measure what the tester catches: kernels wrong in one way each, and honest ones.

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from difftest import errors, options
 from difftest.cases.request import Request
 from difftest.commands.beyond import beyond, show, write_test
@@ -17,12 +15,13 @@ from difftest.errors import LackingError, UsageError
 from difftest.report import record, summary, terminal
 from difftest.report.baseline import Baseline
 from difftest.report.coverage import coverage
+from difftest.report.journals import ended
 from difftest.run import cost
 from difftest.run import session as sessions
 from difftest.run.check import Result, nothing_runs
 from difftest.run.environment import environment
 from difftest.run.journal import Journal
-from difftest.run.session import Outcome, Session
+from difftest.run.session import Session
 from difftest.search.report import to_json
 
 STRICT = "--batch-invariant"
@@ -100,22 +99,10 @@ def _compare(
         status = status or (errors.DIFFERS if change.worse else errors.CONFORMS)
     files.write(document, outcome, repeat)
     if journal:
-        _say_of(screen, journal, outcome)
+        ended(screen, journal, whole=not outcome.not_run)
     if outcome.fault:
         raise outcome.fault
     return status
-
-
-def _say_of(screen: Console, journal: Journal, outcome: Outcome) -> None:
-    """How to go on with a run that is not complete; what became of a journal that could not be written. One that nobody asked for
-    and that holds a whole run goes."""
-    if journal.failure:
-        raise LackingError(f"{journal.path} could not be written: {journal.failure.strerror}: it holds a part of this run")
-    if outcome.not_run:
-        again = [*sys.argv[1:]] if "--resume" in sys.argv else [*sys.argv[1:], "--resume", str(journal.path)]
-        screen.print(f"to go on with this run: {terminal.command_line(*again)}", markup=False, soft_wrap=True)
-    elif not journal.named:
-        journal.path.unlink(missing_ok=True)
 
 
 def _check_providers(session: Session, device: str) -> None:

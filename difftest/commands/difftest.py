@@ -22,7 +22,7 @@ from difftest.options import Given
 from difftest.providers.resolve import operators_of, resolve
 from difftest.report import record
 from difftest.report.baseline import Baseline
-from difftest.report.files import check_writable
+from difftest.report.journals import opened
 from difftest.run import isolation, session, stability
 from difftest.run import journal as journals
 from difftest.run.journal import Journal
@@ -73,25 +73,13 @@ def difftest(
         words |= {"inputs": str(inputs)}
     files.check()
     options.memory_for(max((case.rows * case.width for case in session.cases), default=0))
-    kept = _journal(session, journal, resume)
+    about = journals.about(session.candidate, session.against, session.batch_invariant, session.cases)
+    kept = opened(Journal, about, journal, resume)
     try:
         return compare(session, files, words, defaults, None if inputs else request, notes, before, kept)
     finally:
         if kept:
             kept.close()
-
-
-def _journal(session: Session, path: Path | None, resume: Path | None) -> Journal | None:
-    """The journal named, the one to go on from, or one that nobody asked for."""
-    if path and resume:
-        raise UsageError("--resume: the run goes on in its own journal; leave out --journal")
-    about = journals.about(session.candidate, session.against, session.batch_invariant, session.cases)
-    if resume:
-        return Journal(resume, about, resume=True)
-    if path:
-        check_writable("--journal", path)
-        return Journal(path, about)
-    return journals.unnamed(about)
 
 
 def _of_file(given: Given, request: Request, inputs: Path) -> tuple[list[Case], list[str]]:

@@ -15,9 +15,12 @@ from difftest import errors, options
 from difftest.errors import UsageError, one_of
 from difftest.mutants import file, run, tables
 from difftest.mutants.corpora import CORPORA
-from difftest.mutants.run import Asked, Found
+from difftest.mutants.found import Found
+from difftest.mutants.journal import Journal, about
+from difftest.mutants.run import Asked
 from difftest.report import terminal
 from difftest.report.files import check_writable, write_each
+from difftest.report.journals import ended, opened
 from difftest.report.table import terminal as drawn
 from difftest.run import pool
 from difftest.run.environment import environment, one_line
@@ -35,12 +38,15 @@ def mutants(
     time_budget: float | None,
     workers: int | None,
     on: str,
+    journal: Path | None,
+    resume: Path | None,
     defaults: Mapping[str, Any],
 ) -> int:
     """Runs the corpora asked for and reports who was found by what. Returns the exit status.
 
-    0: every mutant that was run was found at every seed, and no honest entry was called wrong; else 1. `defaults`: of the options
-    of `difftest`, whose default run's cases these are.
+    0: every mutant that was run was found at every seed, and no honest entry was called wrong; else 1. `journal`, `resume`: the
+    file that each kernel is kept in as it ends, and that of a run that was killed, to go on with. `defaults`: of the options of
+    `difftest`, whose default run's cases these are.
     """
     options.workers(workers)
     options.cluster(on)
@@ -55,15 +61,19 @@ def mutants(
     )
     if json:
         check_writable("--json", json)
+    kept = opened(Journal, about(asked.seeds, defaults), journal, resume)
     screen = terminal.console()
     where = environment("cpu")
     screen.print(f"{counted(len(asked.entries), 'kernel')}, {counted(len(asked.seeds), 'seed')}", markup=False)
     screen.print(one_line(where), style="dim", soft_wrap=True)
     with _progress(len(asked.entries)) as on_entry:
-        outcome = run.run(asked, on_entry)
+        outcome = run.run(asked, on_entry, kept)
     result = file.document(asked, outcome, where, {"corpus": corpus, "ops": ops, "only": only, "seeds": seeds})
-    _show(screen, result)
+    _show(screen, result, len(asked.entries))
     write_each((json, lambda path: file.write(path, result)))
+    if kept:
+        kept.close()
+        ended(screen, kept, whole=not outcome.left)
     return _status(result)
 
 
@@ -98,7 +108,7 @@ def _progress(total: int) -> Iterator[Callable[[Found], None]]:
         yield lambda found: bar.update(task, advance=1, description=f"{found.corpus}: {found.name}")
 
 
-def _show(screen: Console, result: Mapping[str, Any]) -> None:
+def _show(screen: Console, result: Mapping[str, Any], asked: int) -> None:
     records = result["entries"]
     for corpus in CORPORA.values():
         mine = tables.of_corpus(records, corpus.name)
@@ -117,7 +127,7 @@ def _show(screen: Console, result: Mapping[str, Any]) -> None:
     for reason in dict.fromkeys(record["not_run"] for record in not_run):
         count = sum(record["not_run"] == reason for record in not_run)
         screen.print(f"not run: {counted(count, 'kernel')}, {reason}", markup=False)
-    _close(screen, result)
+    _close(screen, result, asked)
 
 
 def _list(screen: Console, title: str, records: Sequence[tables.Record]) -> None:
@@ -132,15 +142,16 @@ def _alarms(screen: Console, records: Sequence[tables.Record]) -> None:
         screen.print(f"  {record['first']}", markup=False, soft_wrap=True)
 
 
-def _close(screen: Console, result: Mapping[str, Any]) -> None:
-    """The last line: what was found of what, and what the run never came to."""
+def _close(screen: Console, result: Mapping[str, Any], asked: int) -> None:
+    """The last line: what was found of what, and how far the run came, of so many kernels that were asked for."""
     records = result["entries"]
     right = tables.honest(records)
     said = [tables.share(records)]
     if right:
         said.append(f"{len(tables.accused(records))} of {counted(len(right), 'honest one')} called wrong")
     if result["left"]:
-        said.append(f"{'interrupted' if result['interrupted'] else 'out of time'}: {counted(result['left'], 'kernel')} not run")
+        why = "interrupted" if result["interrupted"] else "out of time"
+        said.append(f"{why}: {asked - result['left']} of {counted(asked, 'kernel')} done")
     style = "green" if _status(result) == errors.CONFORMS else "bold red"
     screen.print(f"[{style}]{said[0]}[/]; {'; '.join([*said[1:], ''])}{result['seconds']:g} s", soft_wrap=True)
 
@@ -151,4 +162,6 @@ def _status(result: Mapping[str, Any]) -> int:
         return errors.DIFFERS
     if result["interrupted"]:
         return errors.INTERRUPTED
-    return errors.CONFORMS if tables.wrong(records) or tables.honest(records) else errors.LACKING
+    if tables.wrong(records) or tables.honest(records):
+        return errors.CONFORMS
+    return errors.BAD_USAGE if result["left"] else errors.LACKING  # nothing was compared: no time, or no device

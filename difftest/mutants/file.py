@@ -8,7 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from difftest.mutants.run import Asked, Found, Outcome, entry_of
+from difftest.mutants.found import Found
+from difftest.mutants.run import Asked, Outcome, entry_of
 from difftest.report import jsonl
 
 SCHEMA = "numba-kernels/mutants/1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -19,6 +19,8 @@ from difftest.mutants.cases import Options, default_cases, further_cases, inputs
 from difftest.mutants.checks import checks_of
 from difftest.mutants.corpora import CORPORA, Corpus
 from difftest.mutants.entry import Entry
+from difftest.mutants.found import Found, Task, together
+from difftest.mutants.journal import Journal
 from difftest.mutants.published import Witness
 from difftest.run import check, on_ray, pool, stability
 from difftest.run.call import call
@@ -27,6 +29,7 @@ from reference.providers.protocol import missing_device
 
 MOST_TOGETHER = 12  # entries of a group at least: each new one draws the cases anew, which takes about as long as an entry
 MOST_CRASHES = 1_000  # an entry that takes its process down is found: the others go on
+GRACE = 2.0  # seconds past the time budget for what runs: an entry of the field takes one, one made by machine up to a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,35 +42,6 @@ class Asked:
     workers: int = 0
     time_budget: float | None = None
     on: str = ""  # a cluster, in place of workers here
-
-
-@dataclass(slots=True)
-class Found:
-    """What an entry's cases showed.
-
-    `caught`: check -> cases of the default run in which it spoke; `caught_beyond`: the same of the cases that need the entry's
-    own options. `cases`, `calls`: run and made. `first`: where and in what words it was first found. `seeds_missed`: the seeds
-    whose cases all said that it conforms. `not_run`: why no case was, if none was. `on_cases`, `on_its_own`: another project ->
-    whether its comparison catches the entry on the default run's cases, and on inputs of its own.
-    """
-
-    corpus: str
-    name: str
-    cases: int = 0
-    calls: int = 0
-    caught: Counter[str] = field(default_factory=Counter)
-    caught_beyond: Counter[str] = field(default_factory=Counter)
-    first: str = ""
-    seeds_missed: list[int] = field(default_factory=list)
-    not_run: str = ""
-    on_cases: dict[str, bool] = field(default_factory=dict)
-    on_its_own: dict[str, bool] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    @property
-    def killed(self) -> bool:
-        """Whether it was found, in the default run or with its own options, at every seed."""
-        return bool(self.caught or self.caught_beyond) and not self.seeds_missed
 
 
 @dataclass(slots=True)
@@ -169,10 +143,6 @@ def _counted(function: Callable, found: Found) -> Callable:
     return counted
 
 
-Task = tuple[str, str, int]
-"""A corpus, the name of an entry, a seed."""
-
-
 class Entries:
     """A pool's work: an entry, by its corpus and name, at a seed."""
 
@@ -193,27 +163,42 @@ class Entries:
         return run_entry(CORPORA[corpus], entry_of(corpus, name), self._asked, seed)
 
 
-def run(asked: Asked, on_entry: Callable[[Found], None] = lambda found: None) -> Outcome:
-    """Runs the entries; calls `on_entry` as each ends, at its last seed. Ctrl-C, SIGTERM and the time budget end it early."""
+def run(asked: Asked, on_entry: Callable[[Found], None] = lambda found: None, journal: Journal | None = None) -> Outcome:
+    """Runs the entries; calls `on_entry` as each ends, at its last seed. What a journal holds is not run again; the rest is added
+    to it as it ends. Ctrl-C, SIGTERM and the time budget end the run early; the budget some seconds after it at the latest, what
+    runs then is left.
+    """
     start = time.monotonic()
     deadline = float("inf") if asked.time_budget is None else time.time() + asked.time_budget
     by_entry: dict[tuple[str, str], dict[int, Found]] = {}
     outcome = Outcome()
 
-    def keep(group: int, task: Task, answer: Any) -> None:
+    def keep(task: Task, found: Found) -> None:
         corpus, name, seed = task
         seen = by_entry.setdefault((corpus, name), {})
-        seen[seed] = _died(corpus, name, answer) if isinstance(answer, pool.Lost) else answer
+        seen[seed] = found
         if len(seen) == len(_seeds(corpus, asked)):
-            on_entry(_together(seen))
+            on_entry(together(seen))
+
+    def report(group: int, task: Task, answer: Any) -> None:
+        corpus, name, seed = task
+        found = _died(corpus, name, answer) if isinstance(answer, pool.Lost) else answer
+        if journal:
+            journal.keep(seed, found)
+        keep(task, found)
 
     try:
         with interrupts.on_sigterm_too():
-            limits = pool.Limits(deadline, MOST_CRASHES)
-            on_ray.run(Entries(asked), _groups(asked), keep, on=asked.on, processes=asked.workers, limits=limits)
+            groups = _groups(asked)
+            earlier = journal.done if journal else {}
+            for task in (task for group in groups for task in group if task in earlier):
+                keep(task, earlier[task])
+            groups = [[task for task in group if task not in earlier] for group in groups]
+            limits = pool.Limits(deadline, MOST_CRASHES, grace=GRACE)
+            on_ray.run(Entries(asked), groups, report, on=asked.on, processes=asked.workers, limits=limits)
     except KeyboardInterrupt:
         outcome.interrupted = True
-    outcome.found = [_together(by_entry[entry]) for entry in asked.entries if entry in by_entry]
+    outcome.found = [together(by_entry[entry]) for entry in asked.entries if entry in by_entry]
     outcome.left = sum(len(by_entry.get(entry, ())) < len(_seeds(entry[0], asked)) for entry in asked.entries)
     outcome.seconds = time.monotonic() - start
     return outcome
@@ -236,24 +221,6 @@ def _groups(asked: Asked) -> list[list[Task]]:
     most = max(MOST_TOGETHER, -(-total // (4 * max(1, asked.workers))))
     parts = [tasks[k : k + most] for tasks in found.values() for k in range(0, len(tasks), most)]
     return sorted(parts, key=len, reverse=True)
-
-
-def _together(by_seed: Mapping[int, Found]) -> Found:
-    """What an entry's seeds showed, as one."""
-    first, *others = (by_seed[seed] for seed in sorted(by_seed))
-    found = replace(first, caught=Counter(first.caught), caught_beyond=Counter(first.caught_beyond))
-    for each in others:
-        found.cases, found.calls, found.seconds = (
-            found.cases + each.cases,
-            found.calls + each.calls,
-            found.seconds + each.seconds,
-        )
-        found.caught.update(each.caught)
-        found.caught_beyond.update(each.caught_beyond)
-        found.first = found.first or each.first
-        found.seeds_missed = [*found.seeds_missed, *each.seeds_missed]
-        found.on_cases, found.on_its_own = found.on_cases or each.on_cases, found.on_its_own or each.on_its_own
-    return found
 
 
 def _died(corpus: str, name: str, lost: pool.Lost) -> Found:

@@ -1,8 +1,4 @@
-"""The journal of a run: what each case showed, a line as it ends, in a file that a run which was killed in any way goes on from.
-
-JSON Lines: the first says what is compared with what; then comes a case and what was found in it. A line that is not whole is the
-last, of a writer that was killed, and counts for nothing.
-"""
+"""The journal of a run: what each case showed, a line as it ends. The first line says what is compared with what."""
 
 from __future__ import annotations
 
@@ -10,50 +6,40 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
-import tempfile
-import time
 import types
 import typing
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from difftest import json_text
 from difftest.cases.case import Case
-from difftest.errors import LackingError, UsageError
+from difftest.errors import UsageError
 from difftest.providers.resolve import is_file
 from difftest.run.check import Result, Skip
-
-SCHEMA = "numba-kernels/difftest-journal/1"
-FOLDER = Path("out/journals")
+from difftest.run.lines import Lines, parsed
 
 Found = list[Result | Skip]
 
 
-class Journal:
-    """An open journal. `done`: the cases that it holds already, by `key`, with what was found. `named`: somebody asked for it."""
+class Journal(Lines):
+    """The journal of a run of `difftest`. `done`: the cases that it holds already, by `key`, with what was found."""
+
+    SCHEMA, WHAT = "numba-kernels/difftest-journal/1", "case"
 
     def __init__(self, path: Path, about: Mapping[str, Any], *, resume: bool = False, named: bool = True) -> None:
-        """A new file, or, to `resume`, one that is there and about the same. UsageError for one that is not, LackingError for
-        one that can't be written."""
-        self.path, self.named = path, named
         self.done: dict[str, list[dict[str, Any]]] = {}
-        self.failure: OSError | None = None
-        whole = self._read(about) if resume else 0
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            os.ftruncate(self._file, whole)
-        except OSError as error:
-            raise LackingError(f"{path} could not be written: {error.strerror}") from None
-        if not whole:
-            self._write({"schema": SCHEMA, **about})
+        super().__init__(path, about, resume=resume, named=named)
+
+    def take(self, line: dict[str, Any]) -> None:
+        """A case and what was found in it."""
+        self.done[_key(line["case"], bool(line["again"]))] = list(line["found"])
 
     def keep(self, case: Case, again: bool, found: Found) -> None:
-        """Appends what a case showed. Where that fails the run goes on without; `failure` says why."""
+        """Appends what a case showed."""
         entries = [{_KINDS[type(each)]: to_plain(each, leaving_out="case")} for each in found]
-        self._write({"case": case.to_json(), "again": again, "found": entries})
+        self.append({"case": case.to_json(), "again": again, "found": entries})
 
     def found(self, case: Case, again: bool) -> Found | None:
         """What an earlier run found in the case; None where it did not come to it."""
@@ -64,58 +50,6 @@ class Journal:
             return [from_plain(_TYPES[kind], {**fields, "case": case}) for each in entries for kind, fields in each.items()]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"--resume: {self.path}: {case} is no case of a journal: {error}") from None
-
-    def close(self) -> None:
-        """Closes the file."""
-        os.close(self._file)
-
-    def _write(self, line: Mapping[str, Any]) -> None:
-        if self.failure:
-            return
-        text = (json.dumps(line, ensure_ascii=True) + "\n").encode()
-        start = os.lseek(self._file, 0, os.SEEK_END)
-        try:
-            written = os.write(self._file, text)
-            if written < len(text):  # the disk is full: the next would say so
-                os.write(self._file, text[written:])
-        except OSError as error:
-            self.failure = error
-            os.ftruncate(self._file, start)
-
-    def _read(self, about: Mapping[str, Any]) -> int:
-        """Reads what is whole; how many bytes that is."""
-        try:
-            data = self.path.read_bytes()
-        except OSError as error:
-            raise UsageError(f"--resume: {self.path}: {error.strerror}") from None
-        whole = data.rfind(b"\n") + 1
-        head, *lines = data[:whole].split(b"\n")[:-1] or [b""]
-        self._check(_parsed(self.path, 1, head) if head or lines else {"schema": SCHEMA, **about}, about)
-        for number, line in enumerate(lines, 2):
-            entry = _parsed(self.path, number, line)
-            try:
-                self.done[_key(entry["case"], bool(entry["again"]))] = list(entry["found"])
-            except (KeyError, TypeError) as error:
-                raise UsageError(f"--resume: {self.path}: line {number} is no case of a journal: {error}") from None
-        return whole
-
-    def _check(self, head: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-        if head.get("schema") != SCHEMA:
-            raise UsageError(f"--resume: {self.path} is no journal ({SCHEMA})")
-        for name, value in about.items():
-            if head.get(name) != value:
-                raise UsageError(f"--resume: {self.path} is another run's: {name} was {head.get(name)!r}, and is {value!r}")
-
-
-def unnamed(about: Mapping[str, Any]) -> Journal | None:
-    """A journal that nobody asked for, for a run that is killed; None where none can be written."""
-    try:
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        file, name = tempfile.mkstemp(".jsonl", time.strftime("%Y%m%d-%H%M%S-"), FOLDER)
-        os.close(file)
-        return Journal(FOLDER / Path(name).name, about, named=False)
-    except (OSError, LackingError):
-        return None
 
 
 def saved_in(path: Path) -> list[Case]:
@@ -128,7 +62,7 @@ def saved_in(path: Path) -> list[Case]:
     if not head.endswith(b"\n"):
         return []
     try:
-        return [Case.from_json(record) for record in _parsed(path, 1, head).get("saved", [])]
+        return [Case.from_json(record) for record in parsed(path, 1, head).get("saved", [])]
     except (ValueError, TypeError) as error:
         raise UsageError(f"--resume: {path}: line 1 is no line of a journal: {error}") from None
 
@@ -177,6 +111,8 @@ def from_plain(kind: Any, value: Any) -> Any:
         return value if value is None or type(value) in others else from_plain(others[0], value)
     if origin is dict:
         return {name: from_plain(inner[1], each) for name, each in value.items()}
+    if origin is Counter:
+        return Counter({name: from_plain(int, each) for name, each in value.items()})
     if origin is tuple:
         kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
         return tuple(from_plain(each, item) for each, item in zip(kinds, value, strict=True))
@@ -200,13 +136,3 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _key(record: Mapping[str, Any], again: bool) -> str:
     return json.dumps([record, again], sort_keys=True)
-
-
-def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        found = json_text.parse(line.decode())
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise UsageError(f"--resume: {path}: line {number} is no line of a journal")
-    return found

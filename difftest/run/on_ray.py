@@ -85,19 +85,22 @@ class _Run:
         self._waiting: dict[Any, tuple[int, list[Task]]] = {}
 
     def run(self) -> None:
-        """Hands everything out, and takes answers until nothing is left. Ctrl-C ends what runs, and is passed on."""
+        """Hands everything out, and takes answers until nothing is left, or no time. Ctrl-C ends what runs, and is passed on."""
         for group, tasks in enumerate(self._groups):
             for start in range(0, len(tasks), CHUNK):
                 self._begin(group, list(tasks[start : start + CHUNK]))
         try:
             while self._waiting:
-                ready, _ = self._ray.wait(list(self._waiting), num_returns=1)
+                left = self._limits.end - time.time()
+                timeout = max(0.0, left) if left < float("inf") else None
+                ready, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=timeout)
+                if not ready:
+                    break
                 for reference in ready:
                     self._take(reference)
-        except BaseException:
+        finally:
             for reference in self._waiting:
                 self._ray.cancel(reference, force=True)
-            raise
 
     def _begin(self, group: int, tasks: list[Task]) -> None:
         self._waiting[self._do.remote(self._work, self._name, self._limits.deadline, group, tasks)] = group, tasks

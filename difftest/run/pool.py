@@ -69,7 +69,8 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a pool stops. `deadline`: no task starts after this time (`time.time`).
+    """When a pool stops. `deadline`: no task starts after this time (`time.time`); `grace`: so many seconds later what runs in
+    other processes is ended, without an answer.
 
     `crashes`: with this many no process follows a dead one, for a group alone where groups have `own_process`, else for all.
     `silence`: seconds without an answer after which a process is ended as if it had died; None: it may take any time.
@@ -78,6 +79,12 @@ class Limits:
     deadline: float = float("inf")
     crashes: int = 8
     silence: float | None = None
+    grace: float = float("inf")
+
+    @property
+    def end(self) -> float:
+        """When nothing runs any more."""
+        return self.deadline + self.grace
 
 
 Report = Callable[[int, Task, Any], None]
@@ -204,11 +211,12 @@ class _Pool:
     def run(self, processes: int) -> None:
         prepare()
         self.waiting = [group for group, tasks in enumerate(self.groups) if tasks]
+        looks_up = self.limits.silence is not None or self.limits.end < float("inf")
         try:
-            while self.busy or self._may_begin():
+            while (self.busy or self._may_begin()) and time.time() < self.limits.end:
                 while len(self.busy) < processes and self._may_begin():
                     self._begin(self._start(), self.waiting.pop(0))
-                ready = wait(list(self.busy), timeout=None if self.limits.silence is None else 0.2)
+                ready = wait(list(self.busy), timeout=0.2 if looks_up else None)
                 for worker in list(self.busy.values()):
                     if worker.pipe in ready:
                         self._hear(worker)

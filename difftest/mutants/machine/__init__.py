@@ -12,7 +12,7 @@ from difftest.mutants.machine.proofs import only_on_a_gpu, proof_of
 from reference.providers import Provider
 
 if TYPE_CHECKING:
-    from difftest.mutants.run import Found
+    from difftest.mutants.found import Found
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest import cli
-from difftest.mutants import file, tables
+from difftest.mutants import file, run, tables
 from difftest.mutants.checks import CHECKS, UNKNOWN, check_of, checks_of
 from difftest.mutants.corpora import CORPORA, Corpus
 
@@ -17,6 +17,7 @@ SMALL = {**cli.DEFAULTS, "--widths": "3,64", "--dtypes": "bf16", "--cases": 0, "
 def mutants(monkeypatch, tmp_path):
     """Runs the command on a few cases, in this process: status, output, document."""
     monkeypatch.setattr(cli, "DEFAULTS", SMALL)
+    monkeypatch.chdir(tmp_path)
 
     def run(*words):
         path = tmp_path / "result.jsonl"
@@ -67,11 +68,51 @@ def test_an_honest_one_that_is_accused_is_status_1(mutants, monkeypatch):
 TURNED = {"honest": Corpus("honest", "wrong ones in the honest one's place", "difftest.mutants.field", honest=True)}
 
 
-def test_a_run_that_ends_early_says_how_many_it_left(mutants):
+def test_a_run_that_ends_early_says_how_far_it_came_and_is_no_pass(mutants):
     status, out, document = mutants("--only", "returns_zeros", "--time-budget", 0)
-    assert status == 3
-    assert "out of time: 1 kernel not run" in out
+    assert status == 2
+    assert "out of time: 0 of 1 kernel done" in out
     assert document["left"] == 1
+
+
+def without_times(document):
+    return [{key: value for key, value in entry.items() if key != "seconds"} for entry in document["entries"]]
+
+
+def test_a_run_that_was_killed_goes_on_from_its_journal(mutants, monkeypatch, tmp_path):
+    journal, names = tmp_path / "run.jsonl", ("returns_zeros", "one_row_too_large", "rmsnorm_in_plain_torch")
+    words = ("--only", ",".join(names), "--seeds", "0,1")
+    status, out, whole = mutants(*words, "--journal", journal)
+    assert status == 0
+    assert "to go on" not in out
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 1 + 2 * len(names)  # each at each seed
+    journal.write_bytes(b"".join(lines[:4]) + lines[4][:50])
+    again, run_entry = [], run.run_entry
+    monkeypatch.setattr(run, "run_entry", lambda *given: again.append(given[1].name) or run_entry(*given))
+    status, out, document = mutants(*words, "--resume", journal)
+    assert status == 0, out
+    assert len(again) == 3
+    assert without_times(document) == without_times(whole)
+    assert sorted(map(line_of, journal.read_bytes().splitlines())) == sorted(map(line_of, lines))
+
+
+def line_of(line):
+    found = json.loads(line)
+    found.get("found", {}).pop("seconds", None)
+    return json.dumps(found, sort_keys=True)
+
+
+def test_a_journal_is_of_the_same_question(mutants, tmp_path):
+    journal = tmp_path / "run.jsonl"
+    mutants("--only", "returns_zeros", "--journal", journal)
+    status, out, _ = mutants("--only", "returns_zeros", "--seeds", "1", "--resume", journal)
+    assert status == 2
+    assert "is another run's: seeds was [0], and is [1]" in " ".join(out.split())
+    journal.write_text(journal.read_text().replace('"killed"', '"x"').replace('"cases": ', '"cases": "no", "x": '))
+    status, out, _ = mutants("--only", "returns_zeros", "--resume", journal)
+    assert status == 2
+    assert "line 2 is no kernel of a journal" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

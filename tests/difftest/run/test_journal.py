@@ -15,14 +15,14 @@ import pytest
 
 from difftest.cases import Request, generate
 from difftest.errors import UsageError
-from difftest.run import journal as journals
 from difftest.run.journal import Journal, from_plain, to_plain
+from difftest.run.lines import FOLDER
 from difftest.run.session import Result, Session, run
 from reference.contracts import contract
 
 CASES = list(generate(Request({"rmsnorm": contract("rmsnorm")}, ["bf16", "fp32"], [3, 64], rows=[4])))
 ABOUT = {"candidate": "a", "against": ["torch"], "batch_invariant": False}
-HEAD = json.dumps({"schema": journals.SCHEMA, **ABOUT}) + "\n"
+HEAD = json.dumps({"schema": Journal.SCHEMA, **ABOUT}) + "\n"
 WORDS = ("--device", "cpu", "--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3,64", "--cases", "3", "--strength", "1")
 
 
@@ -96,12 +96,12 @@ def test_an_interrupted_run_leaves_its_journal_and_the_command_that_goes_on(diff
     monkeypatch.chdir(tmp_path)
     words = ("--candidate", broken("interrupts", "right_rmsnorm"), "--in-process", "--ops", "rmsnorm", "--widths", 64)
     run = difftest(*words)
-    (left,) = (tmp_path / journals.FOLDER).iterdir()
+    (left,) = (tmp_path / FOLDER).iterdir()
     assert run.status == 130
     assert f"--resume {left.relative_to(tmp_path)}" in run.out
     assert len(left.read_text().splitlines()) == 6
     difftest("--candidate", "torch", *WORDS[2:])
-    assert list((tmp_path / journals.FOLDER).iterdir()) == [left]
+    assert list((tmp_path / FOLDER).iterdir()) == [left]
 
 
 def test_another_content_of_the_candidates_file_is_another_run(difftest, tmp_path, monkeypatch):

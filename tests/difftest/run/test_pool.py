@@ -119,6 +119,21 @@ def test_the_rest_of_a_group_is_left_when_the_deadline_passes_in_it(processes, s
     assert ended == []
 
 
+def test_what_runs_long_after_the_deadline_is_ended_without_an_answer(monkeypatch):
+    told, now = [], time.time()
+
+    def later(
+        group, task, answer
+    ):  # the clock is put forward once the first is done: how long processes take to start is no matter
+        told.append(task)
+        monkeypatch.setattr(pool.time, "time", lambda: now + 1000)
+
+    began = time.monotonic()
+    pool.run(Squares(), [[1, -3, 2]], later, processes=1, limits=Limits(deadline=now + 900, grace=2))
+    assert told == [1]
+    assert time.monotonic() - began < 40  # -3 takes a minute
+
+
 def test_what_a_task_raises_is_the_testers_own_fault_and_is_named():
     with pytest.raises(RuntimeError, match=r"(?s)the tester failed in number -2:.*no square"):
         run([[-2]], processes=1)
