@@ -1,6 +1,16 @@
 """When threads that wait may go on: a warp's collectives, a block's barriers, a cluster's barriers and conditions.
 
-A warp collective is done once every lane that it names has arrived, a barrier once every thread has.
+A warp collective is done once every lane that it names has arrived or ended, a barrier of the block once every thread has arrived
+or returned, a barrier of the grid once each block's first thread has arrived and every other one has arrived or ended:
+
+- PTX ISA, ``shfl.sync``, ``vote.sync`` and ``match.sync``: a thread waits for "all non-exited threads" of its mask. CUDA guide,
+  ``__syncwarp``: "all non-exited threads named in mask must execute a corresponding __syncwarp() with the same mask".
+- PTX ISA, ``exit``: "if the exiting threads are holding up the barrier, the barrier is released". But ``barrier``, in its form
+  ``.aligned``, which ``cuda.syncthreads`` is: "in conditionally executed code, an aligned barrier instruction should only be used
+  if it is known that all threads in CTA evaluate the condition identically, otherwise behavior is undefined". So a thread that
+  returned is not waited for, and one that took a branch around the barrier to the kernel's end is a fault.
+- CUDA's cooperative_groups/details/sync.h, ``sync_grids``: the block's threads meet at a barrier without ``.aligned``, and thread
+  (0, 0, 0) arrives for them.
 """
 
 from __future__ import annotations
@@ -29,7 +39,6 @@ SYNCWARP, SHUFFLE, ALL, ANY, BALLOT = (int(k) for k in (Kind.SYNCWARP, Kind.SHUF
 F_BARRIER, F_COLLECTIVE, F_OTHER_MASK = int(Fault.BARRIER), int(Fault.COLLECTIVE), int(Fault.OTHER_MASK)
 F_NOT_IN_MASK, F_SOURCE, F_NEVER = int(Fault.NOT_IN_MASK), int(Fault.SOURCE), int(Fault.NEVER)
 GRID_THREAD, PADDED, BLOCK_BASE = int(Env.GRID_THREAD), int(Env.PADDED), int(Env.BLOCK_BASE)
-ABSENT, OF_BLOCK_THREADS = int(Env.ABSENT), int(Env.OF_BLOCK_THREADS)
 POLL, AT_CLUSTER, SPIN, AT_GRID = int(Kind.POLL), int(Kind.CLUSTER), int(Kind.SPIN), int(Kind.GRID)
 MATCH_ANY, MATCH_ALL, ACTIVE = int(Kind.MATCH_ANY), int(Kind.MATCH_ALL), int(Kind.ACTIVE)
 TOGETHER, FIRST_BLOCK, CLUSTER_ARENA = int(Env.TOGETHER), int(Env.FIRST_BLOCK), int(Env.CLUSTER_ARENA)
@@ -125,8 +134,8 @@ def complete_collectives(env, kinds, waits, first, count):
         present = I64(0)
         complete = True
         for j in range(WARP):
-            if not (mask >> j) & 1 or j >= count or peek(ended, first + j) == RETURNED:
-                continue  # lanes that the block does not have, or that returned, are not waited for
+            if not (mask >> j) & 1 or j >= count or peek(ended, first + j) != RUNS:
+                continue  # lanes that the block does not have, or that have ended, are not waited for
             if not _together(kinds, site, peek(waits, first + j)) or peek(masks, first + j) != mask:
                 complete = False
                 break
@@ -210,7 +219,7 @@ def _complete_block(env, kinds, waits, start, stop):
             mask, first = peek(masks, t), t // WARP * WARP
             for other in range(first, min(first + WARP, stop)):
                 elsewhere = peek(kinds, peek(waits, other))
-                if not (mask >> (other - first)) & 1 or peek(ended, other) == RETURNED or elsewhere in (SPIN, POLL):
+                if not (mask >> (other - first)) & 1 or peek(ended, other) != RUNS or elsewhere in (SPIN, POLL):
                     continue  # what looks again may come yet
                 if not _together(kinds, site, peek(waits, other)):
                     return -_fault(env, F_COLLECTIVE, t, site, other, peek(waits, other))
@@ -242,29 +251,29 @@ def complete_barriers(env, kinds, waits, threads, of_block):
         released, over = released or outcome == 0, over and outcome == 1
     if released or over:
         return I64(over)
-    running, at_cluster, at_grid, turning = I64(0), I64(0), I64(0), I64(0)
-    one: Any = I64(-1)
+    first: Any = I64(-1)
     for t in range(threads):
-        if peek(waits, t) != 0:
-            kind = peek(kinds, peek(waits, t))
-            running += 1
-            at_cluster += kind == AT_CLUSTER
-            at_grid += kind == AT_GRID
-            turning += kind in (SPIN, POLL)
-            if one < 0 or kind == AT_GRID:
-                one = t
-    if at_cluster == running or at_grid == threads - peek(env, ABSENT):
-        for start in range(0, threads, of_block):
-            _release_barrier(env, I64(0), waits, start, min(start + of_block, threads))
-        if at_grid != 0:
-            poke(env, GRID_EPOCH, peek(env, INTERVALS) - threads // of_block)
-        return I64(0)
-    if turning > 0:
-        return I64(2)
+        kind = peek(kinds, peek(waits, t))
+        if kind in (SPIN, POLL):
+            return I64(2)
+        if first < 0 and kind in (AT_CLUSTER, AT_GRID):
+            first = t
+    site = peek(waits, first)
     for t in range(threads):
-        if peek(waits, t) != peek(waits, one) and t % of_block < peek(env, OF_BLOCK_THREADS):
-            return -_fault(env, F_BARRIER, one, peek(waits, one), t, peek(waits, t))
-    return -_fault(env, F_BARRIER, one, peek(waits, one), one, I64(0))
+        if _holds_up(kinds, peek(kinds, site), peek(waits, t), t % of_block == 0):
+            return -_fault(env, F_BARRIER, first, site, t, peek(waits, t))
+    for start in range(0, threads, of_block):
+        _release_barrier(env, I64(0), waits, start, min(start + of_block, threads))
+    if peek(kinds, site) == AT_GRID:
+        poke(env, GRID_EPOCH, peek(env, INTERVALS) - threads // of_block)
+    return I64(0)
+
+
+@njit
+def _holds_up(kinds, barrier, site, leads):
+    """Whether a barrier of the cluster or the grid is held up by a thread at ``site``, 0 if it has ended; ``leads``: it is the
+    first of its block."""
+    return (barrier == AT_GRID and leads) if site == 0 else peek(kinds, site) != barrier
 
 
 @njit

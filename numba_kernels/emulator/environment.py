@@ -81,8 +81,6 @@ class Env(enum.IntEnum):
     TICKS = 68  # turns until LOOK is called, which sets STOPPED where the user wants the launch to end
     LOOK = 69
     STOPPED = 70
-    ABSENT = 71  # threads that only fill up the warps of blocks that run together
-    OF_BLOCK_THREADS = 72  # threads of a block
     SIZE = 80
 
 
@@ -118,8 +116,8 @@ class Fault(enum.IntEnum):
     """What the scheduler or a check found; the meaning of the environment's words FAULT_A to FAULT_D stands beside each."""
 
     NONE = 0
-    BARRIER = 1  # A thread that waits at a barrier, B its site, C thread that does not, D its site (0: at its end)
-    COLLECTIVE = 2  # A thread that waits, B its site, C thread named in its mask, D that thread's site (0: at its end)
+    BARRIER = 1  # A thread that waits at a barrier, B its site, C thread that does not, D its site (0: it has ended)
+    COLLECTIVE = 2  # A thread that waits, B its site, C thread named in its mask, D that thread's site
     OTHER_MASK = 3  # A thread that waits, B its site, C thread at the same site with another mask
     NOT_IN_MASK = 4  # A thread, B its site
     SOURCE = 5  # A thread, B its site, C the lane it reads

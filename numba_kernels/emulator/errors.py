@@ -49,7 +49,7 @@ class CompileError(EmulatorError):
 
 
 class DivergentBarrier(EmulatorError):
-    """Some threads of the block wait at a barrier that others can never reach."""
+    """Some threads of the block wait at a barrier that others can never reach, or went around."""
 
 
 class DivergentCollective(EmulatorError):

@@ -189,7 +189,7 @@ class _Launch:
         env, program = self.env, self.program
         blocks, padded = grid[0] * grid[1] * grid[2], -(-threads // 32) * 32
         together = self.together(blocks, padded, cluster)
-        env[Env.PADDED], env[Env.OF_BLOCK_THREADS], env[Env.BLOCKS] = padded, threads, blocks
+        env[Env.PADDED], env[Env.BLOCKS] = padded, blocks
         threads = threads if together == 1 else padded * together
         self.threads = threads
         env[Env.LAYOUT] = scheduler.LAYOUT

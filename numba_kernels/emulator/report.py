@@ -107,7 +107,7 @@ class Report:
         site = self.program.sites[b - 1]
         kind: type[EmulatorError]
         if fault == Fault.BARRIER:
-            kind, reason = DivergentBarrier, f"waits at {site.call}, but {self._whereabouts(c, d)}"
+            kind, reason = DivergentBarrier, f"waits at {site.call}, but {self._whereabouts(c, d, site.kind)}"
         elif fault == Fault.COLLECTIVE:
             kind, reason = DivergentCollective, f"the mask of {site.call} names lane {c % 32}, but {self._whereabouts(c, d)}"
         elif fault == Fault.OTHER_MASK:
@@ -115,7 +115,7 @@ class Report:
         elif fault == Fault.NOT_IN_MASK:
             kind, reason = MaskError, f"{site.call}: the lane is not in its own mask"
         elif fault == Fault.SOURCE:
-            kind, reason = MaskError, f"{site.call} reads lane {c}, which takes no part in it"
+            kind, reason = MaskError, f"{site.call} reads lane {c}, which takes no part in it: the value is undefined"
         else:
             kind, reason = NeverTrue, f"waits at {site.call}, and no thread is left to end that"
             if site.kind is Kind.SPIN:
@@ -128,9 +128,12 @@ class Report:
         across, down = int(self.env[Env.GRID_X]), int(self.env[Env.GRID_Y])
         self.env[[Env.BLOCK_X, Env.BLOCK_Y, Env.BLOCK_Z]] = number % across, number // across % down, number // (across * down)
 
-    def _whereabouts(self, thread: int, site: int) -> str:
-        thread %= int(self.env[Env.PADDED])
+    def _whereabouts(self, thread: int, site: int, barrier: Kind = Kind.BARRIER) -> str:
+        """Where a thread is that others wait for: at a site, or, where a barrier is held up, at its end (0)."""
+        block, thread = divmod(thread, int(self.env[Env.PADDED]))
+        if site == 0 and barrier is Kind.GRID:
+            return f"thread 0 of block {int(self.env[Env.FIRST_BLOCK]) + block}, which arrives for its block, has ended"
         if site == 0:
-            return f"thread {thread} has ended"
+            return f"thread {thread} has ended, after a branch around it: undefined"
         found = self.program.sites[site - 1]
         return f"thread {thread} waits at {found.call} in line {found.location.line}"

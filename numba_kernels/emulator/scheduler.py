@@ -11,7 +11,6 @@ import zlib
 from pathlib import Path
 
 from .barriers import (
-    ABSENT,
     ARENA,
     ARENA_BYTES,
     BLOCK_EPOCH,
@@ -185,7 +184,6 @@ def _run_grid(env, resume, image, first_argument, states, size, kinds, waits, ra
         together = min(peek(env, TOGETHER), blocks - number)
         threads = of_block if peek(env, TOGETHER) == 1 else together * padded
         poke(env, FIRST_BLOCK, number)
-        poke(env, ABSENT, threads - together * of_block)
         for block in range(together):
             next_interval(env, block * padded)
             poke(peek(env, EPOCHS), 2 * block + 1, peek(env, EPOCH))

@@ -5,12 +5,19 @@ import pytest
 
 from numba_kernels.emulator import EmulatedKernel, EmulatorError
 
-from .corpus import forms  # noqa: F401  # it adds to both
+from .corpus import ended, forms  # noqa: F401  # they add to both
 from .corpus.right import RIGHT
 from .corpus.wrong import WRONG
 
 SCHEDULES = 20
-SAMPLE = {"claims_a_slot", "scan_two_buffers", "lock_without_fence"}  # every run; the rest takes a minute or two
+SAMPLE = {  # every run; the rest takes a minute or two
+    "claims_a_slot",
+    "scan_two_buffers",
+    "lock_without_fence",
+    "votes_of_the_lanes_that_are_left",
+    "a_barrier_of_the_grid_in_a_branch_with_each_first_thread",
+    "a_first_thread_that_ends_before_a_barrier_of_the_grid",
+}
 
 
 def cases(corpus):

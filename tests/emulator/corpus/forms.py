@@ -7,7 +7,7 @@ from numba.cuda import libdevice
 from numba.cuda.random import create_xoroshiro128p_states, xoroshiro128p_dtype, xoroshiro128p_uniform_float32
 from numba.types import float16
 
-from numba_kernels.emulator import DataRace, DivergentBarrier, DivergentCollective, emulating
+from numba_kernels.emulator import DataRace, DivergentBarrier, DivergentCollective, MaskError, emulating
 
 from .right import F, N, ramp, right
 from .wrong import ALL, MISSING_BARRIER, wrong, zeros
@@ -90,7 +90,7 @@ def an_inner_function_that_reads_what_others_write(x, out):
     out[t] = neighbour(t)
 
 
-@wrong(DivergentCollective, 1, 32, lambda: (ramp(32), zeros(32)))
+@wrong(MaskError, 1, 32, lambda: (ramp(32), zeros(32)))
 def a_lambda_with_a_shuffle_in_one_branch(x, out):
     t = cuda.threadIdx.x
     next_lane = lambda v: cuda.shfl_down_sync(ALL, v, 1)  # noqa: E731
@@ -141,6 +141,7 @@ def a_vote_that_some_lanes_skip(x, out):
     t = cuda.threadIdx.x
     if x[t] > 3 and cuda.any_sync(ALL, x[t] > 30):
         out[t] = 1
+    cuda.syncwarp()
 
 
 @wrong(DivergentBarrier, 1, 64, lambda: (ramp(64), zeros(64)))
