@@ -47,50 +47,39 @@ def make_ownership(config: NormConfig) -> tuple[Callable[..., Any], ...]:
 
 
 def make_load_inside(fmt: Format, config: NormConfig, access: int) -> Callable[..., Any]:
-    """``load_inside(buffer, start, offset, inside, mine) -> words``: the vector ``offset`` elements past the thread's first.
+    """``load_inside(buffer, start, offset, inside) -> words``: the vector ``offset`` elements past the thread's first.
 
     Of one that is not inside the row: in a row of several warps no access, and zeros, for whose vector would be loaded may be
-    storing it; in a row of one warp the row's first vector, for nothing (rmsnorm 8192 x 111 on an H200: 2.47 µs, 2.54 by
-    predicated loads; 2.22 in a build that chose the offset once for x and weight, which need not be the reason).
+    storing it; in a row of one warp what ``offset`` says, which the caller has led back into the row.
     """
     load = make_load(fmt, config.vector, access)
-    if config.exact:
+    if config.exact or config.in_a_warp:
 
         @cuda.jit(device=True, inline="always")
-        def load_inside(buffer, start, offset, inside, mine):
+        def load_inside(buffer, start, offset, inside):
             return load(buffer, start, offset)
-
-    elif config.in_a_warp:
-
-        @cuda.jit(device=True, inline="always")
-        def load_inside(buffer, start, offset, inside, mine):
-            return load(buffer, start, offset if inside else int32(-mine))
 
     else:
         load_if = make_load_if(fmt, config.vector, access)
 
         @cuda.jit(device=True, inline="always")
-        def load_inside(buffer, start, offset, inside, mine):
+        def load_inside(buffer, start, offset, inside):
             return load_if(buffer, start, offset, inside)
 
     return load_inside
 
 
 def make_load_vector(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
-    """``load_vector(x, x_mine, residual, residual_mine, offset, inside, mine) -> h``: x (+ residual) in fp32; else zeros."""
+    """``load_vector(x, x_mine, residual, residual_mine, offset, inside) -> h``: x (+ residual) in fp32; else zeros."""
     storage = FORMATS[operation.storage]
     load, widen = make_load_inside(storage, config, config.access), make_widen(storage, config.vector)
-    hidden, ADDS, IN_A_WARP = (
-        make_hidden(operation, config.vector),
-        operation.adds_residual,
-        config.in_a_warp and not config.exact,
-    )
+    hidden, ADDS, BACK = make_hidden(operation, config.vector), operation.adds_residual, config.in_a_warp and not config.exact
 
     @cuda.jit(device=True, inline="always")
-    def load_vector(x, x_mine, residual, residual_mine, offset, inside, mine):
-        words = load(x, x_mine, offset, inside, mine)
-        h = hidden(words, load(residual, residual_mine, offset, inside, mine)) if ADDS else widen(words)
-        return keep_if(inside, h) if IN_A_WARP else h
+    def load_vector(x, x_mine, residual, residual_mine, offset, inside):
+        words = load(x, x_mine, offset, inside)
+        h = hidden(words, load(residual, residual_mine, offset, inside)) if ADDS else widen(words)
+        return keep_if(inside, h) if BACK else h
 
     return load_vector
 
@@ -98,19 +87,26 @@ def make_load_vector(operation: NormOperation, config: NormConfig) -> Callable[.
 def make_load_row(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
     """``load_row(values, gains, x, x_mine, residual, residual_mine, weight, mine, room)``: h, and the first vectors' weight.
 
-    All loads come before the first store and no branch parts them, so that all are in flight together.
+    All loads come before the first store and no branch parts them, so that all are in flight together. In a row of one warp a
+    vector past the row's end is loaded from the row's first, for nothing, and where that is is decided once for x and weight:
+    rmsnorm 8192 x 111 on an H200 takes 2.24 µs so, 2.50 with a decision for each, 2.54 with predicated loads.
     """
     load_vector, load_weight = make_load_vector(operation, config), make_load_weight(operation, config)
     _, offset_of, inside = make_ownership(config)
-    HELD, EARLY = config.vectors_per_thread, config.early_weights
+    HELD, EARLY, BACK = config.vectors_per_thread, config.early_weights, config.in_a_warp and not config.exact
+
+    @cuda.jit(device=True, inline="always")
+    def jump_of(i, mine, there):
+        return int32(-mine) if BACK and not there else offset_of(i)
 
     @cuda.jit(device=True, inline="always")
     def load_row(values, gains, x, x_mine, residual, residual_mine, weight, mine, room):
         for i in range(HELD):
             there = inside(i, room)
-            put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, offset_of(i), there, mine))
+            jump = jump_of(i, mine, there)
+            put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, jump, there))
             if i < EARLY:
-                put(gains, int64(i), load_weight(weight, int64(mine), offset_of(i), there, mine))
+                put(gains, int64(i), load_weight(weight, int64(mine), jump, there))
 
     return load_row
 
@@ -122,7 +118,7 @@ def words_of_weight(operation: NormOperation, config: NormConfig) -> tuple[int, 
 
 
 def make_load_weight(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
-    """``load_weight(weight, start, offset, inside, mine) -> words``, as of `make_load_inside`."""
+    """``load_weight(weight, start, offset, inside) -> words``, as of `make_load_inside`."""
     return make_load_inside(FORMATS[operation.weight], config, config.weight_access)
 
 
@@ -183,7 +179,7 @@ def make_scale_row(operation: NormOperation, config: NormConfig) -> Callable[...
         for i in range(HELD):
             offset = offset_of(i)
             if inside(i, room):
-                gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset, True, mine)
+                gain = get_words(gains, int64(i)) if i < EARLY else load_weight(weight, int64(mine), offset, True)
                 store(out, out_mine, offset, scaled(get(values, int64(i)), rstd, gain, bias_bits))
 
     return scale_row
@@ -232,7 +228,7 @@ def make_keep_weights(operation: NormOperation, config: NormConfig) -> Callable[
     @cuda.jit(device=True, inline="always")
     def keep_weights(kept, thread, weight, mine, room):
         for i in range(HELD):
-            keep_weight(kept, thread, i, load_weight(weight, int64(mine), offset_of(i), inside(i, room), mine))
+            keep_weight(kept, thread, i, load_weight(weight, int64(mine), offset_of(i), inside(i, room)))
 
     return keep_weights
 

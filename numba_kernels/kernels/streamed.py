@@ -70,7 +70,7 @@ def make_load_round(operation: NormOperation, config: NormConfig) -> Callable[..
     def load_round(values, x, x_mine, residual, residual_mine, mine, room, n):
         for i in range(HELD):
             there = inside(n * HELD + i, room)
-            put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, offset_of(n * HELD + i), there, mine))
+            put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, offset_of(n * HELD + i), there))
 
     return load_round
 
@@ -144,7 +144,7 @@ def make_get_round(operation: NormOperation, config: NormConfig) -> Callable[...
                     values[i * VECTOR + j] = row_values[j * slots + slot]
             else:
                 there = inside(n * HELD + i, room)
-                put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, offset_of(n * HELD + i), there, mine))
+                put(values, int64(i), load_vector(x, x_mine, residual, residual_mine, offset_of(n * HELD + i), there))
 
     return get_round
 
@@ -165,6 +165,6 @@ def make_scale_round(operation: NormOperation, config: NormConfig) -> Callable[.
                 h = get(values, int64(i))
                 if ADDS and not SHARED:
                     store(residual, residual_mine, offset, narrow(h))
-                store(out, out_mine, offset, scaled(h, rstd, load_weight(weight, int64(mine), offset, True, mine), bias_bits))
+                store(out, out_mine, offset, scaled(h, rstd, load_weight(weight, int64(mine), offset, True), bias_bits))
 
     return scale_round

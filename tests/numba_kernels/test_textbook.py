@@ -165,7 +165,7 @@ def kernel(dtype, weight=None, threads=256):
 def test_no_thread_depends_on_another_without_a_barrier_between(seed):
     """The race detector follows the shared memory; a drawn schedule runs the warps in another order."""
     inputs = {name: tensor.numpy().reshape(-1) for name, tensor in inputs_of("fused_add_rmsnorm", 2, 333, "fp32").items()}
-    run_on_emulator = EmulatedKernel(kernel_function(kernel("fp32", threads=96)), check="full")
+    run_on_emulator = EmulatedKernel(kernel_function(kernel("fp32", threads=96)), check="full", accepted=True)
     buffers = [bits(array.copy()) for array in inputs.values()]
     eps, bias = (int(np.float32(value).view(np.uint32)) for value in (1e-6, 0.0))
     scalars = (333, 333, 333, 2, 333, 0, eps, bias, 0)

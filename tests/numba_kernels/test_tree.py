@@ -41,7 +41,7 @@ def changed(kernel, **changes):
 @cache
 def emulated(kernel, check):
     """Compiled once: the full check's code is not kept on disk."""
-    return EmulatedKernel(kernel_function(kernel), check=check)
+    return EmulatedKernel(kernel_function(kernel), check=check, accepted=True)  # test_codegen.py compiles them for a GPU
 
 
 def run(kernel, x, residual, weight, check="fast", blocks=None, **options):
