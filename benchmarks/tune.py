@@ -37,7 +37,7 @@ from difftest.cases.case import Case
 from difftest.report import jsonl
 from difftest.run import conditions
 from numba_kernels import tuning
-from numba_kernels.backend.compile import machine_code
+from numba_kernels.backend.machine_code import machine_code
 from numba_kernels.kernels.config import Config, GatedConfig, Kernel, NormConfig
 from numba_kernels.plans import Plan
 from numba_kernels.runtime import launch

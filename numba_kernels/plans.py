@@ -10,7 +10,7 @@ import numpy as np
 from . import tuning
 from .formats import FORMATS
 from .kernels.config import GatedConfig, GatedOperation, Kernel, NormConfig, NormOperation, TextbookConfig
-from .kernels.reduction import row_tree
+from .kernels.tree import row_tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from .formats import FORMATS
 from .kernels.config import GatedConfig, GatedOperation, NormConfig, NormOperation
-from .kernels.reduction import MAX_TILES, RowTree, row_tree
+from .kernels.tree import MAX_TILES, RowTree, row_tree
 
 SHARED_STATIC = 8 * MAX_TILES + 48  # bytes of shared memory that a norm kernel always has
 

@@ -13,7 +13,7 @@ from numba import types
 
 from difftest.exhaustive import kernels, slots
 from difftest.exhaustive.domain import Slice
-from numba_kernels.backend.compile import Compiled, cached_code
+from numba_kernels.backend.machine_code import Compiled, cached_code
 from numba_kernels.emulator import EmulatedKernel
 
 WORDS, FLOATS, DOUBLES = types.Array(types.uint64, 1, "C"), types.Array(types.float32, 1, "C"), types.Array(types.float64, 1, "C")

@@ -7,7 +7,7 @@ from pathlib import Path
 from difftest.report.table import Table, markdown
 from numba_kernels import tuning
 from numba_kernels.kernels.config import NormOperation
-from numba_kernels.kernels.reduction import row_tree
+from numba_kernels.kernels.tree import row_tree
 
 WIDTHS = (3, 111, 128, 1024, 4096, 16384, 33333, 65536, 131072, 262144, 1048576)
 ROWS = 4096

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from ..formats import FORMATS
 
+TILE_COUNTERS = 1 << 14  # of each persistent kernel: one for each stream and each captured launch (see runtime/counters.py)
+
 
 @dataclass(frozen=True, slots=True)
 class NormOperation:
@@ -22,7 +24,7 @@ class NormOperation:
 
 @dataclass(frozen=True, slots=True)
 class NormConfig:
-    """How a norm kernel works. Sizes in elements, accesses in bytes; for a warp tile see reduction.py."""
+    """How a norm kernel works. Sizes in elements, accesses in bytes; for a warp tile see tree.py."""
 
     vector: int  # elements that a thread handles together: 16 bytes where the width allows
     vectors_per_lane: int  # of one warp tile

@@ -16,7 +16,7 @@ from .. import tuning
 from ..formats import FORMATS
 from ..plans import NormPlan
 from .config import NormConfig, NormOperation, TextbookConfig
-from .reduction import row_tree
+from .tree import row_tree
 
 
 def textbook(call: tuning.Call, tuned: NormConfig) -> TextbookConfig:

@@ -12,9 +12,9 @@ from typing import Any
 from numba import cuda, float32, int32, int64, uint64
 
 from ..backend.clusters import cluster_arrive, cluster_wait, init_mbarrier, send_to_block, wait_for_phase
-from ..backend.tile_counter import take_tile
-from .config import NormConfig, NormOperation
-from .reduction import MAX_TILES, log2, make_sum_in_block, make_sum_in_cluster, make_sum_in_warp
+from ..backend.tile_counter import make_take_tile
+from .config import TILE_COUNTERS, NormConfig, NormOperation
+from .reduction import log2, make_sum_in_block, make_sum_in_cluster, make_sum_in_warp
 from .row import (
     make_add_squares,
     make_begin,
@@ -30,6 +30,7 @@ from .row import (
     words_of_weight,
 )
 from .streamed import make_streamed_kernel
+from .tree import MAX_TILES
 
 
 def make_norm_kernel(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:
@@ -191,7 +192,7 @@ def make_cluster_kernel(operation: NormOperation, config: NormConfig) -> Callabl
 
 def make_take_row(config: NormConfig) -> Callable[..., Any]:
     """``take_row(next_rows, which, mbarriers, counter, rows)``: one thread takes the cluster's next row and tells every block."""
-    CLUSTER = config.cluster
+    CLUSTER, take_tile = config.cluster, make_take_tile(TILE_COUNTERS)
 
     @cuda.jit(device=True, inline="always")
     def take_row(next_rows, which, mbarriers, counter, rows):

@@ -11,9 +11,10 @@ from ..backend.conversions import make_narrow
 from ..backend.memory import make_get, make_store, put
 from ..formats import FORMATS
 from .config import NormConfig, NormOperation
-from .reduction import MAX_TILES, log2, make_share_sums, make_sum_by_threads, make_sum_tiles
+from .reduction import log2, make_share_sums, make_sum_by_threads, make_sum_tiles
 from .rounding import make_scaled
 from .row import make_add_squares, make_begin, make_load_vector, make_load_weight, make_loaded, make_ownership, rstd_of
+from .tree import MAX_TILES
 
 
 def make_streamed_kernel(operation: NormOperation, config: NormConfig) -> Callable[..., Any]:

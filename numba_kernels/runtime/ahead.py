@@ -122,7 +122,7 @@ def _call(operator: Operator, dtype: str, width: int, count: int, contract: str 
 
 def compile_those_sent() -> None:
     """The life of a process of `compile_all`."""
-    from ..backend.compile import machine_code
+    from ..backend.machine_code import machine_code
 
     kernels, cc = pickle.load(sys.stdin.buffer)
     for kernel in kernels:

@@ -14,8 +14,8 @@ from collections.abc import Hashable
 
 from cuda.bindings import driver
 
-from ..backend.tile_counter import TILE_COUNTERS
-from .launcher import check
+from ..kernels.config import TILE_COUNTERS
+from .packing import check
 
 PER_THREAD = 2  # the handle that means another stream in each thread
 NOT_CAPTURING = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE

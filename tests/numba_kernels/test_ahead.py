@@ -9,6 +9,7 @@ import pytest
 import numba_kernels
 from numba_kernels import tuning
 from numba_kernels.backend import compile as backend
+from numba_kernels.backend import machine_code
 from numba_kernels.declarations import OPERATORS
 from numba_kernels.runtime import ahead, host, launch
 
@@ -74,3 +75,24 @@ def test_what_was_compiled_ahead_is_compiled_by_nobody_else(monkeypatch, tmp_pat
 def test_importing_it_imports_no_compiler():
     code = "import sys, numba_kernels; assert numba_kernels.warm_up; assert not {'numba', 'llvmlite', 'cuda'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_the_disk_cache_has_is_launched_without_numba(tmp_path, monkeypatch):
+    """Its import takes longer than all else of a process's first call."""
+    monkeypatch.setenv("NUMBA_KERNELS_CACHE", str(tmp_path))
+    [kernel] = ahead.kernels_of(["rmsnorm"], ["bf16"], [256], [1], H200)
+    machine_code.machine_code(kernel, (9, 0))
+    program = (
+        "import sys\n"
+        "from numba_kernels import tuning\n"
+        "from numba_kernels.backend.machine_code import machine_code\n"
+        "from numba_kernels.runtime import ahead, launch\n"
+        f"target = tuning.{H200!r}\n"
+        "[kernel] = ahead.kernels_of(['rmsnorm'], ['bf16'], [256], [1], target)\n"
+        "print(len(machine_code(kernel, (9, 0)).cubin))\n"
+        "print(sorted({'numba', 'llvmlite', 'torch'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    size, imported = done.stdout.splitlines()
+    assert int(size) > 1000
+    assert imported == "[]"

@@ -10,7 +10,7 @@ from numba_kernels import tuning
 from numba_kernels.backend.compile import assemble, compile_to_ptx
 from numba_kernels.formats import FORMATS
 from numba_kernels.kernels.config import GatedOperation, Kernel, NormOperation
-from numba_kernels.kernels.reduction import row_tree
+from numba_kernels.kernels.tree import row_tree
 from numba_kernels.plans import GatedPlan, NormPlan
 
 TARGETS = {

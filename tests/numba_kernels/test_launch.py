@@ -1,5 +1,6 @@
 """Which kernel is built where a GPU holds no cluster of the size that tuning chose, and where it runs. With a made-up driver."""
 
+import ctypes
 import threading
 from contextlib import contextmanager
 
@@ -30,7 +31,7 @@ def test_the_largest_cluster_that_fits_is_taken(width, rows, holds, monkeypatch)
     monkeypatch.setattr(launch, "target", lambda device: target)
     monkeypatch.setattr(launch, "device_count", lambda: 1)
     monkeypatch.setattr(launch, "resident_grid", resident_grid)
-    monkeypatch.setattr(launch.launcher, "pack_arguments", lambda *_: np.zeros(1, np.int64))
+    monkeypatch.setattr(launch.packing, "pack_arguments", lambda *_: np.zeros(1, np.int64))
     plan = NormPlan(OPERATION, rows, width, width, width, width, 0x358637BD)
     built = launch.Prepared(plan, 0, True)._build((0, 0, 0, 0), target)
     assert asked == sorted(asked, reverse=True)
@@ -79,7 +80,7 @@ class TwoDevices:
         self.stack().pop()
 
     def enter(self, packed, stream, *addresses):
-        function = np.ctypeslib.as_array((launch.launcher.ctypes.c_int64 * 2).from_address(packed))[launch.launcher.FUNCTION]
+        function = np.ctypeslib.as_array((ctypes.c_int64 * 2).from_address(packed))[launch.packing.FUNCTION]
         self.launches.append((int(function), self.cuCtxGetCurrent()[1], stream, addresses))
         return int(self.answers.pop(0)) if self.answers else 0
 
@@ -99,8 +100,8 @@ def two_devices(monkeypatch):
     monkeypatch.setattr(launch, "device_count", lambda: 2)
     monkeypatch.setattr(launch, "target", lambda device: tuning.Target("sm_90", 227 * 1024, 132, clusters=16, pdl=True))
     monkeypatch.setattr(launch, "load", lambda device, kernel: 7 + device)
-    monkeypatch.setattr(launch.launcher, "driver_entry", lambda: 0)
-    monkeypatch.setattr(launch.launcher, "launch_norm", devices.enter)
+    monkeypatch.setattr(launch.packing, "driver_entry", lambda: 0)
+    monkeypatch.setattr(launch.launcher, "entry", lambda addresses: devices.enter)
     return devices
 
 

@@ -211,9 +211,9 @@ def test_a_launch_has_a_block_a_row_and_shared_memory_for_it(plan, grid, shared,
     monkeypatch.setattr(launch, "load", lambda device, kernel: asked.update(kernel=kernel) or 5)
     monkeypatch.setattr(launch, "target", lambda device: target)
     monkeypatch.setattr(launch, "device_count", lambda: 1)
-    monkeypatch.setattr(launch.launcher, "driver_entry", lambda: 0)
-    monkeypatch.setattr(launch.launcher, "launch_config", lambda *given, **options: asked.update(given=given, **options))
-    monkeypatch.setattr(launch.launcher, "pack_arguments", lambda *given: asked.update(packed=given[1]) or np.zeros(1, np.int64))
+    monkeypatch.setattr(launch.packing, "driver_entry", lambda: 0)
+    monkeypatch.setattr(launch.packing, "launch_config", lambda *given, **options: asked.update(given=given, **options))
+    monkeypatch.setattr(launch.packing, "pack_arguments", lambda *given: asked.update(packed=given[1]) or np.zeros(1, np.int64))
     launch.Prepared(plan, 0, True)._build((0,) * 4, target)
     assert asked["kernel"].config == plan.config
     assert asked["given"] == (grid, 256, shared)

@@ -11,7 +11,7 @@ from numba_kernels.backend.compile import kernel_function
 from numba_kernels.emulator import EmulatedKernel
 from numba_kernels.formats import FORMATS
 from numba_kernels.kernels.config import Kernel, NormOperation
-from numba_kernels.kernels.reduction import MAX_TILES, row_tree
+from numba_kernels.kernels.tree import MAX_TILES, row_tree
 
 from .rows import bits, random
 

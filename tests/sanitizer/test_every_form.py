@@ -6,7 +6,7 @@ import torch
 import numba_kernels
 from numba_kernels import textbook, tuning
 from numba_kernels.kernels.config import GatedOperation, NormOperation
-from numba_kernels.kernels.reduction import row_tree
+from numba_kernels.kernels.tree import row_tree
 from reference.arithmetic import evaluate
 from reference.contracts import contract
 from reference.formats import FORMATS, bits

@@ -59,8 +59,7 @@ SOURCES = (
     ),
     Source(f"{KERNELS}/rounding.py", 50, ("",)),
     Source(f"{KERNELS}/gated.py", 100, ("", "make_gated_kernel")),
-    # row_tree chooses a summation tree, and any tree is right.
-    Source(f"{KERNELS}/reduction.py", 200, ("row_tree", "RowTree")),
+    Source(f"{KERNELS}/reduction.py", 200),  # tree.py is left: it chooses a summation tree, and any tree is right
     Source(f"{KERNELS}/row.py", 140, ("",)),
     Source(f"{KERNELS}/norms.py", 120, ("", "make_norm_kernel")),
     Source(f"{KERNELS}/streamed.py", 90, ("",)),

@@ -100,8 +100,8 @@ def all_in_fp64(input, weight, eps):
 
 
 def our_tree(width, itemsize):
-    """The tree that numba_kernels.kernels.reduction declares, from its first paragraph and `row_tree`."""
-    from numba_kernels.kernels.reduction import row_tree
+    """The tree that numba_kernels.kernels.tree declares, from its first paragraph and `row_tree`."""
+    from numba_kernels.kernels.tree import row_tree
 
     row, builder = row_tree(width, itemsize), Builder(width)
 
