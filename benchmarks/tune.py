@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from difftest.bench import shapes
 from difftest.bench.buffers import BufferSets
-from difftest.bench.choices import choice, measured_choice, plan_of
+from difftest.bench.choices import addresses, choice, measured_choice, plan_of
 from difftest.bench.shapes import head, timed
 from difftest.bench.timer import GraphTimer
 from difftest.cases.case import Case
@@ -239,16 +239,10 @@ def _resident(kernel: Kernel, plan: Plan, device: torch.device) -> bool:
 
 def _run(prepared: launch.Prepared, case: Case, tensors: Mapping[str, torch.Tensor], output: torch.Tensor) -> torch.Tensor:
     """One call in the kernel's own order of addresses; what holds the result."""
-    op, x = case.operator, tensors["input"].data_ptr()
-    if op.activation:
-        addresses: tuple[int, ...] = (x, output.data_ptr())
-    elif op.mutated:
-        output = tensors["input"]
-        addresses = (x, tensors["residual"].data_ptr(), tensors["weight"].data_ptr(), x)
-    else:
-        addresses = (x, x, tensors["weight"].data_ptr(), output.data_ptr())
+    given = addresses(case, tensors, output)
+    output = tensors["input"] if case.operator.mutated else output
     device = output.get_device()
-    prepared.launch(addresses, launch.alignment_of(addresses), torch._C._cuda_getCurrentRawStream(device))
+    prepared.launch(given, launch.alignment_of(given), torch._C._cuda_getCurrentRawStream(device))
     return output
 
 

@@ -1,10 +1,12 @@
-"""The kernel that tuning chooses for a case, and which of a point's measured variants that is."""
+"""The kernel that tuning chooses for a case, its addresses, and which of a point's measured variants it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields, replace
 from typing import Any
+
+import torch
 
 from difftest.bench.shapes import timed
 from difftest.cases.case import Case
@@ -28,6 +30,16 @@ def choice(case: Case, target: tuning.Target) -> Kernel:
     """The kernel that the case's call gets on `target`, at aligned addresses."""
     plan = plan_of(case)
     return plan.kernel(target, (0,) * (2 if isinstance(plan, GatedPlan) else 4), target.pdl)
+
+
+def addresses(case: Case, tensors: Mapping[str, torch.Tensor], output: torch.Tensor) -> tuple[int, ...]:
+    """A call's buffers in the order of its kernel's parameters; `output`: where the result goes of what is not in place."""
+    op, x = case.operator, tensors["input"].data_ptr()
+    if op.activation:
+        return x, output.data_ptr()
+    if op.mutated:
+        return x, tensors["residual"].data_ptr(), tensors["weight"].data_ptr(), x
+    return x, x, tensors["weight"].data_ptr(), output.data_ptr()
 
 
 def measured_choice(point: Mapping[str, Any], target: tuning.Target) -> str | None:

@@ -36,8 +36,8 @@ class DeviceLost(RuntimeError):
 
 
 @dataclass(slots=True)
-class _Entry:
-    """A provider, or the copy, ready to be timed."""
+class Entry:
+    """What was captured, ready to be timed."""
 
     name: str
     captured: Captured
@@ -53,16 +53,16 @@ def point(case: Case, providers: Sequence[Provider], timer: Timer, device: torch
     calls = shapes.calls(case, shapes.pool_bytes(timer.free_bytes(), len(providers)))
     sets = BufferSets(case, calls, device)
     sets.refresh()
-    entries: list[_Entry] = []
+    entries: list[Entry] = []
     rows: dict[str, dict[str, Any]] = {}
     for provider in providers:
         entered = _enter(provider, case, sets, timer, device)
-        if isinstance(entered, _Entry):
+        if isinstance(entered, Entry):
             entries.append(entered)
         else:
             rows[provider.name] = entered
-    copies = _enter_copies(case, calls, timer, device) if entries else []
-    _take_turns([*entries, *copies], calls, timer)
+    copies = enter_copies(case, calls, timer, device) if entries else []
+    take_turns([*entries, *copies], calls, timer)
     copy = fastest_copy({entry.name: entry.samples for entry in copies}, case.moved)
     for entry in entries:
         row = {"provider": entry.name, **_checked(entry, case, sets, timer), **entry.facts}
@@ -121,7 +121,14 @@ def lost(timer: Timer) -> str | None:
     return None
 
 
-def _enter(provider: Provider, case: Case, sets: BufferSets, timer: Timer, device: torch.device) -> _Entry | dict[str, Any]:
+def raise_if_lost(timer: Timer, after: str) -> None:
+    """DeviceLost, with what it came after, where the device can't be used any more."""
+    why = lost(timer)
+    if why:
+        raise DeviceLost(f"{after}: {why}")
+
+
+def _enter(provider: Provider, case: Case, sets: BufferSets, timer: Timer, device: torch.device) -> Entry | dict[str, Any]:
     start = time.perf_counter()
     try:
         reason = provider.check(case)
@@ -137,31 +144,31 @@ def _enter(provider: Provider, case: Case, sets: BufferSets, timer: Timer, devic
             "in_place": bool(provider.in_place and case.operator.mutated),
             "pdl": uses_pdl(provider.name, device),
         }
-        return _Entry(provider.name, captured, sets.refresh, time.perf_counter() - start, claimed, facts)
+        return Entry(provider.name, captured, sets.refresh, time.perf_counter() - start, claimed, facts)
     except Exception as error:  # a foreign library may raise anything; one peer's failure is not the run's
         reason = first_line(error)
-    why = lost(timer)
-    if why:
-        raise DeviceLost(f"{case}: after {provider.name} failed with {reason}: {why}")
+    raise_if_lost(timer, f"{case}: after {provider.name} failed with {reason}")
     gc.collect()
     timer.release()
     return skipped(provider.name, reason)
 
 
-def _enter_copies(case: Case, calls: int, timer: Timer, device: torch.device) -> list[_Entry]:
+def enter_copies(case: Case, calls: int, timer: Timer, device: torch.device) -> list[Entry]:
+    """Both ways to copy as many bytes as the case moves; none where memory is too small for them."""
     try:
         pairs = CopyPairs(case.moved, calls, device)
         for copies in pairs.ways.values():
             timer.warm(copies[:1])
-        return [_Entry(way, timer.capture(copies), pairs.refresh, 0.0) for way, copies in pairs.ways.items()]
+        return [Entry(way, timer.capture(copies), pairs.refresh, 0.0) for way, copies in pairs.ways.items()]
     except RuntimeError:  # out of memory: the point is worth having without it
         return []
 
 
-def _take_turns(entries: Sequence[_Entry], calls: int, timer: Timer) -> None:
+def take_turns(entries: Sequence[Entry], calls: int, timer: Timer, rounds: int = ROUNDS) -> None:
+    """Times every entry in every round; its samples become seconds for each of the `calls` that it captured."""
     by_name = {entry.name: entry for entry in entries}
     timer.wake()
-    for order in shapes.turns(list(by_name), ROUNDS):
+    for order in shapes.turns(list(by_name), rounds):
         for name in order:
             entry = by_name[name]
             long = bool(entry.samples) and entry.samples[0] * calls > LONG
@@ -169,7 +176,7 @@ def _take_turns(entries: Sequence[_Entry], calls: int, timer: Timer) -> None:
             entry.samples += [each / calls for each in seconds]
 
 
-def _checked(entry: _Entry, case: Case, sets: BufferSets, timer: Timer) -> dict[str, Any]:
+def _checked(entry: Entry, case: Case, sets: BufferSets, timer: Timer) -> dict[str, Any]:
     """Launches once more on fresh values; the first set's result and the last one's are looked at."""
     assert entry.contract is not None
     timer.launch(entry.captured, entry.refresh)

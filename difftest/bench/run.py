@@ -115,7 +115,7 @@ def _measure(
         if what.time_budget is not None and time.monotonic() - start >= what.time_budget:
             document["stopped"] = "out of time"
             return
-        _forget(clock)
+        forget(clock)
         began = time.monotonic()
         result = _point(what, case, clock)
         result["seconds"] = round(time.monotonic() - began, 2)
@@ -168,7 +168,7 @@ def _card_copy(clock: Timer, device: torch.device) -> dict[str, Any] | None:
     return {"bytes": pairs.moved, **(measure.fastest_copy(samples, pairs.moved) or {})}
 
 
-def _forget(clock: Timer) -> None:
+def forget(clock: Timer) -> None:
     """Drops the last point's graphs and memory, and what torch.compile learnt: each shape gets code of its own."""
     gc.collect()
     clock.release()
@@ -182,7 +182,7 @@ def _build_ahead(what: Request) -> None:
         return
     runs = {(p.name, c.operator.activation) for c in what.cases for p in what.providers if p.check(c) is None}
     kinds = [kind for name, kind in runs if name == "flashinfer" and kind]
-    builders: list[Callable[[], object]] = [partial(_activation_module, kind) for kind in kinds]
+    builders: list[Callable[[], object]] = [partial(activation_module, kind) for kind in kinds]
     if ("flashinfer-cuda", None) in runs:
         builders.append(lambda: import_module("flashinfer.norm").get_norm_module())
     if len(builders) < 2:
@@ -192,5 +192,5 @@ def _build_ahead(what: Request) -> None:
             future.exception()  # a build that fails, fails again where its provider is entered, and is listed there
 
 
-def _activation_module(kind: str) -> object:
+def activation_module(kind: str) -> object:
     return import_module("flashinfer.activation").get_act_and_mul_module(kind)

@@ -38,7 +38,7 @@ class Timer(Protocol):
         """Runs the unit once on refreshed buffers, and waits for it."""
 
     def turn(self, captured: Captured, launches: int, refresh: Callable[[], None]) -> list[float]:
-        """Seconds on the device of each of `launches` runs of the unit, with `refresh` and a flush before each."""
+        """Seconds on the device of each of `launches` runs of the unit, with `refresh`, and a flush if any, before each."""
 
     def wake(self) -> None:
         """Brings the clocks up after a time without work."""
@@ -60,10 +60,10 @@ class _Graph:
 
 
 class GraphTimer:
-    """CUDA graphs and events on one device."""
+    """CUDA graphs and events on one device. `cold`: with the L2 written over and read clean before each launch."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, *, cold: bool = True) -> None:
+        self.device, self.cold = device, cold
         self._written = torch.empty(FLUSH_BYTES // 4, dtype=torch.float32, device=device)
         self._read = torch.zeros(FLUSH_BYTES // 4, dtype=torch.float32, device=device)
         self._sink = torch.empty((), dtype=torch.float32, device=device)
@@ -112,7 +112,8 @@ class GraphTimer:
         events = []
         for _ in range(launches):
             refresh()
-            self._flush()
+            if self.cold:
+                self._flush()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             torch.cuda._sleep(HOLD_CYCLES)
             start.record()
