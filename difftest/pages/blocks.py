@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from difftest.pages import arguments, exhaustive, forms, operators, orders, power, reliability, speed
+from difftest.pages import arguments, chain, exhaustive, forms, operators, orders, power, reliability, speed
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "arguments": arguments.arguments,
     "bench": speed.bench,
     "bench-plots": speed.both_plots,
+    "chain": chain.chain,
+    "chain-prefetch": chain.prefetch,
     "claims": operators.claims,
     "contract-cost": speed.contract_costs,
     "coverage": reliability.coverage,
@@ -19,6 +21,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "exhaustive": exhaustive.exhaustive,
     "faults": reliability.faults,
     "first-call": speed.first_calls,
+    "floor": chain.floor,
     "forms": forms.forms,
     "ladder": speed.steps,
     "numba-own-tests": reliability.own_tests,

@@ -16,6 +16,8 @@ PLOTS = ROOT / "docs" / "plots"
 BENCH, LADDER, CONTRACTS, FIRST_CALL, PROFILE, TUNING, EMULATOR = (
     f"numba-kernels/{name}" for name in ("bench", "ladder", "contracts", "first-call", "profile", "tuning", "emulator-speed")
 )
+FLOOR = "numba-kernels/floor"
+CHAIN = "numba-kernels/chain"
 MUTANTS = "numba-kernels/mutants"
 ORDER = "numba-kernels/order"
 FAULTS = "numba-kernels/faults"
@@ -31,6 +33,8 @@ COMMANDS = {
     CONTRACTS: "python benchmarks/contracts.py benchmarks/results/contracts-h200.jsonl",
     FIRST_CALL: "python benchmarks/first_call.py benchmarks/results/first-call-h200.jsonl",
     TUNING: "python benchmarks/tune.py benchmarks/results/tuning-h200.jsonl",
+    FLOOR: "python benchmarks/floor.py benchmarks/results/floor-h200.jsonl",
+    CHAIN: "python benchmarks/chain.py benchmarks/results/chain-h200.jsonl",
     PROFILE: "ncu, by hand",
     MUTANTS: "python cli.py mutants --corpus field --json benchmarks/results/mutants-field.jsonl",
     ORDER: "python benchmarks/order.py benchmarks/results/order-h200.jsonl",
