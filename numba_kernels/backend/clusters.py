@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .codegen import I32, I64, asm, element_pointer, make_statement, on_gpu
+from .codegen import I32, I64, asm, element_pointer, make_statement, on_gpu, refuse_if
 
 # Every block of the cluster says that it has started; the wait then makes each one's shared memory safe to write. Once a launch
 # only: the arrival fences every earlier access to memory, which a row's sum must not wait for (see send_to_block).
@@ -19,17 +19,20 @@ cluster_wait = make_statement("barrier.cluster.wait.aligned;")
 cluster_wait.waits_for = "cluster"  # type: ignore[attr-defined]
 
 # On the CPU emulator: bytes between the shared memories of a cluster's blocks, so many at most, the first one's at a multiple of
-# all these bytes; and an mbarrier is a word with the words still to come in its lower half, above them whether its thread has
-# arrived and its phase.
+# all these bytes, with the number of blocks in the last word before the second's; and an mbarrier is a word with the words still
+# to come in its lower half, above them whether its thread has arrived and its phase.
 BLOCK_SPAN, MOST_BLOCKS = 1 << 18, 16
 
 
-def _in_block(builder, pointer, rank):
-    """The same place in the shared memory of the cluster's block ``rank``, on the CPU."""
+def _in_block(context, builder, pointer, rank):
+    """The same place in the shared memory of the cluster's block ``rank``, on the CPU, which is checked to be there."""
     address = builder.ptrtoint(pointer, I64)
     cluster = builder.and_(address, I64(-MOST_BLOCKS * BLOCK_SPAN))
+    blocks = builder.load(builder.inttoptr(builder.add(cluster, I64(BLOCK_SPAN - 8)), ir.PointerType(I64)))
+    rank = builder.zext(rank, I64)
+    refuse_if(context, builder, builder.icmp_unsigned(">=", rank, blocks), "access to a block outside the cluster")
     inside = builder.and_(address, I64(BLOCK_SPAN - 1))
-    place = builder.or_(builder.or_(cluster, inside), builder.mul(builder.zext(rank, I64), I64(BLOCK_SPAN)))
+    place = builder.or_(builder.or_(cluster, inside), builder.mul(rank, I64(BLOCK_SPAN)))
     return builder.inttoptr(place, pointer.type)
 
 
@@ -113,7 +116,7 @@ def send_to_block(typingctx, shared, index, value, rank, mbarriers, which):
             asm(builder, text, ir.VoidType(), "r,r,r,~{memory}", [there[0], value, there[1]], side_effect=True)
         else:
             here = [element_pointer(context, builder, sig.args[k], args[k], args[k + 1]) for k in (0, 4)]
-            element, mbarrier = (_in_block(builder, at, args[3]) for at in here)
+            element, mbarrier = (_in_block(context, builder, at, args[3]) for at in here)
             builder.store(args[2], element)
             _change_mbarrier(builder, mbarrier, arrives=False, words=I32(-1))
         return context.get_dummy_value()

@@ -34,9 +34,20 @@ def make_tuple(context, builder, kind, values):
     return context.make_tuple(builder, kind, values)
 
 
-def element_pointer(context, builder, array_type, array, index):
-    """A pointer to ``array[index]`` of a shared or local array."""
-    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index], inbounds=True)
+def element_pointer(context, builder, array_type, array, index, count: int = 1):
+    """A pointer to ``array[index]`` of a shared array; on the CPU ``count`` elements from there are checked to lie inside."""
+    made = context.make_array(array_type)(context, builder, array)
+    if not on_gpu(builder):
+        last = builder.sub(made.nitems, I64(count))
+        outside = builder.or_(builder.icmp_signed("<", index, I64(0)), builder.icmp_signed(">", index, last))
+        refuse_if(context, builder, outside, "access outside shared memory")
+    return builder.gep(made.data, [index], inbounds=True)
+
+
+def refuse_if(context, builder, condition, what: str) -> None:
+    """On the CPU, where the condition holds: IndexError, which the emulator tells as an access out of bounds."""
+    with builder.if_then(condition, likely=False):
+        context.call_conv.return_user_exc(builder, IndexError, (what,))
 
 
 def make_statement(text: str) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ..formats import Format
-from .codegen import I8, I16, I32, I64, asm, element_pointer, elements, make_tuple, on_gpu
+from .codegen import I8, I16, I32, I64, asm, element_pointer, elements, make_tuple, on_gpu, refuse_if
 from .conversions import word_bits, words_in, words_type
 
 
@@ -28,8 +28,7 @@ def place_of(context, builder, buffer_type, buffer, start, jump, itemsize: int, 
         position = builder.add(start, builder.sext(jump, I64))
         end = builder.add(position, I64(count))
         outside = builder.or_(builder.icmp_signed("<", position, I64(0)), builder.icmp_signed(">", end, array.nitems))
-        with builder.if_then(outside, likely=False):
-            context.call_conv.return_user_exc(builder, IndexError, ("access outside the buffer",))
+        refuse_if(context, builder, outside, "access outside the buffer")
         buffer = builder.ptrtoint(array.data, I64)
     first = builder.inttoptr(builder.add(buffer, builder.mul(start, I64(itemsize))), _pointer_type(builder, I8))
     return builder.gep(first, [builder.mul(builder.sext(jump, I64), I64(itemsize))])
@@ -263,7 +262,7 @@ def make_get(count: int) -> Callable[..., Any]:
 
 def _vector_at(context, builder, array_type, array, first, count: int):
     """(pointer to ``array[first : first + count]`` as one vector, its alignment)."""
-    element = element_pointer(context, builder, array_type, array, first)
+    element = element_pointer(context, builder, array_type, array, first, count)
     alignment = array_type.dtype.bitwidth // 8 * (count if on_gpu(builder) else 1)
     return builder.bitcast(element, ir.PointerType(ir.VectorType(element.type.pointee, count))), alignment
 

@@ -86,6 +86,7 @@ class Env(enum.IntEnum):
 
 BLOCK_SPAN = 1 << 18  # bytes between the shared memories of a cluster's blocks
 MOST_BLOCKS = 16  # of a cluster; the first one's shared memory lies at a multiple of BLOCK_SPAN * MOST_BLOCKS
+BLOCKS_AT = BLOCK_SPAN - 8  # where, from there, a word says how many blocks there are
 
 
 class Kind(enum.IntEnum):

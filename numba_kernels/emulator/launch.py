@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 import threading
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from numba.core.errors import NumbaError
 
 from . import contraction, ordering, races, scheduler
 from .compiled import Compiled, compiled
-from .environment import BLOCK_SPAN, MOST_BLOCKS, Env, Kind
+from .environment import BLOCK_SPAN, BLOCKS_AT, MOST_BLOCKS, Env, Kind
 from .errors import CheckLimit, CompileError, EmulatorError, KernelException, OutOfBounds
 from .indexing import Found
 from .report import Report
@@ -206,9 +207,10 @@ class _Launch:
         if cluster == 1:
             env[Env.ARENA] = self.room(int(env[Env.SPAN]) * together)
         else:
-            if env[Env.ARENA_BYTES] > BLOCK_SPAN:
-                raise ValueError(f"shared memory: {env[Env.ARENA_BYTES]} bytes a block; a cluster's have {BLOCK_SPAN}")
+            if env[Env.ARENA_BYTES] > BLOCKS_AT:
+                raise ValueError(f"shared memory: {env[Env.ARENA_BYTES]} bytes a block; a cluster's have {BLOCKS_AT}")
             env[Env.ARENA] = self.room(BLOCK_SPAN * cluster, BLOCK_SPAN * MOST_BLOCKS)
+            ctypes.c_int64.from_address(int(env[Env.ARENA]) + BLOCKS_AT).value = cluster
         env[Env.CLUSTER_ARENA] = env[Env.ARENA]
         env[Env.LOCAL_BYTES] = -(-program.local_bytes // 16) * 16
         env[Env.LOCALS] = self.room(int(env[Env.LOCAL_BYTES]) * threads)

@@ -98,7 +98,11 @@ SWIGLUOAI = Operator(
     swigluoai,
     (EVERY_OPERATION,),
     swish.__name__,
-    parameters=(Parameter("alpha", 1.702, 2.0**-126, FP32_MAX, other=1.0), Parameter("limit", 7.0, 0.0, FP32_MAX, other=2.0)),
+    parameters=(
+        Parameter("alpha", 1.702, 2.0**-126, FP32_MAX, other=1.0),
+        # In neither 16-bit format, and 0.42 and 0.38 steps from the nearest: that S2 rounds it shows in the result in both.
+        Parameter("limit", 7.0, 0.0, FP32_MAX, other=2.0 + 27 * 2.0**-12),
+    ),
     switches=(Switch("gate", "limit"), Switch("up", "limit", -1.0), Switch("up", "limit")),
     split_forms=SPLIT,
 )

@@ -447,7 +447,9 @@ def test_vectors_in_shared_memory_are_followed():
     EmulatedKernel(kernel, check="full").launch(1, 32, (y, 4), dynamic_shared_bytes=512)
     assert (y == np.arange(32)).all()
     assert found(kernel, DataRace, 32, y, 2, check="full", dynamic_shared_bytes=512).thread == 1
-    assert found(kernel, OutOfBounds, 32, y, 4, check="full", dynamic_shared_bytes=508).thread == 31
+    for check in ("fast", "full"):
+        assert found(kernel, OutOfBounds, 32, y, 4, check=check, dynamic_shared_bytes=508).thread == 31
+    assert found(kernel, OutOfBounds, 32, y, -4, dynamic_shared_bytes=512).thread == 1
     assert found(unwritten, UninitializedRead, 32, y, check="full").thread == 0
 
 
@@ -488,6 +490,20 @@ def test_words_that_never_come_are_waited_for_in_vain():
     error = found(exchange, NeverTrue, 64, np.zeros(4 * 64, np.int32), 3, False, grid=4, cluster=4)
     assert (error.block, error.thread) == ((3, 0, 0), 0)
     assert "no thread is left" in str(error)
+
+
+def test_what_is_sent_to_a_block_that_the_cluster_has_not_or_past_its_shared_memory():
+    def stray(y, rank, place):
+        t, mbarriers, numbers = int32(cuda.threadIdx.x), cuda.shared.array(1, types.uint64), cuda.shared.array(4, int32)
+        clusters.cluster_wait()
+        if t == 33:
+            clusters.send_to_block(numbers, int64(place), t, int32(rank), mbarriers, int64(0))  # here
+
+    for rank, place, said in ((2, 0, "a block outside the cluster"), (-1, 0, "a block"), (1, 4, "outside shared memory")):
+        error = found(stray, OutOfBounds, 64, np.zeros(1), rank, place, grid=2, cluster=2)
+        assert said in error.reason
+        assert error.thread == 33
+    EmulatedKernel(stray).launch(2, 64, (np.zeros(1), 1, 3), cluster=2)
 
 
 def test_a_block_that_does_not_wait_for_its_cluster():

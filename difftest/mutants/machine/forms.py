@@ -126,6 +126,7 @@ BLOCK = (
 WARP = (
     Form(_ADD, "bf16", "R0W0", (7,), options=_options(threads_per_row=8, rows_per_block=4, tiles_per_warp=1)),
     Form(_ADD, "bf16", "R0W0", (480,), options=_options(threads_per_row=32, rows_per_block=2, tiles_per_warp=2)),
+    Form(_PLAIN, "bf16", "W0", (480,), options=_options(threads_per_row=32, rows_per_block=2, tiles_per_warp=2)),  # x is not out
     Form(_ADD, "bf16", "R0W0", (111,)),
 )
 STREAMED = (
