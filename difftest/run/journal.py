@@ -19,6 +19,7 @@ from difftest.errors import UsageError
 from difftest.providers.resolve import is_file
 from difftest.run.check import Result, Skip
 from difftest.run.lines import Lines, parsed
+from difftest.verdict import pooled
 
 Found = list[Result | Skip]
 
@@ -47,9 +48,21 @@ class Journal(Lines):
         if entries is None:
             return None
         try:
-            return [from_plain(_TYPES[kind], {**fields, "case": case}) for each in entries for kind, fields in each.items()]
+            found = [from_plain(_TYPES[kind], {**fields, "case": case}) for each in entries for kind, fields in each.items()]
+            for each in found:
+                _check_statistics(getattr(each, "statistics", {}))
+            return found
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"--resume: {self.path}: {case} is no case of a journal: {error}") from None
+
+
+def _check_statistics(statistics: Mapping[str, Any]) -> None:
+    """TypeError, ValueError or AttributeError where they are none of a verdict's: numbers, but for what `pooled` keeps."""
+    for name, value in statistics.items():
+        if name == pooled.STATISTIC:
+            from_plain(dict[str, pooled.Sum], value)
+        elif not isinstance(value, int | float):
+            raise TypeError(f"{name} is no number, {value!r}")
 
 
 def saved_in(path: Path) -> list[Case]:
@@ -98,8 +111,8 @@ def to_plain(value: Any, leaving_out: str = "") -> Any:
 
 def from_plain(kind: Any, value: Any) -> Any:
     """The value of a type that plain data stands for. TypeError or ValueError for what stands for none."""
-    if isinstance(value, dict) and value.keys() == {"float"}:
-        return float(value["float"])
+    if isinstance(value, dict) and value.keys() == {"float"} and kind in (float, Any):
+        return float(from_plain(str, value["float"]))
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if isinstance(value, kind):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
-TARGETS = 9  # that share them
+TARGETS = 11  # that share them
 FIRST = int(os.environ.get("FUZZ_SEED", "0"))
 USUAL = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
 

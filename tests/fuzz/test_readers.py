@@ -10,11 +10,17 @@ import torch
 from hypothesis import strategies as st
 from safetensors.torch import save
 
-from difftest import errors, json_text
+from difftest import cli, errors, json_text
 from difftest.cases import Case, file
 from difftest.cases.given import Values
+from difftest.mutants import journal as mutants_journal
+from difftest.mutants.found import Found
 from difftest.report import jsonl, record
 from difftest.report.baseline import Baseline
+from difftest.run import journal as journals
+from difftest.run.check import Skip, check
+from difftest.run.session import Outcome
+from reference import providers
 from reference.contracts import contract
 
 from .fuzzing import JSON, TEXTS, broken, changed, fuzzed
@@ -146,3 +152,89 @@ def test_values_written_out_are_read_or_refused(words):
         in_one_line(error)
     else:
         assert found["input"].shape == (1, 2)
+
+
+# --- journals -------------------------------------------------------------------------------------------------------------
+
+
+def lines_of(journal, keep):
+    """The lines of a journal in which something was kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = journal(Path(folder) / "x.jsonl")
+        keep(made)
+        made.close()
+        return (Path(folder) / "x.jsonl").read_bytes().splitlines(keepends=True)
+
+
+TORCH = providers.get("torch")
+ABOUT = {"candidate": "torch", "against": ["torch"], "batch_invariant": False, "saved": [CASE.to_json()]}
+FOUND = [*check(CASE, TORCH, [TORCH], again=True), Skip(CASE, "flashinfer", "not installed")]
+OF_CASES = lines_of(lambda path: journals.Journal(path, ABOUT), lambda journal: journal.keep(CASE, True, FOUND))
+SEEDS = mutants_journal.about([0], cli.DEFAULTS)
+OF_MUTANTS = lines_of(
+    lambda path: mutants_journal.Journal(path, SEEDS), lambda journal: journal.keep(0, Found("field", "returns_zeros", 3, 9))
+)
+
+
+@st.composite
+def journal_like(draw, lines):
+    """A journal with a line that says something else, or is broken, or all of it is."""
+    head, line = lines
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
+        return draw(broken(b"".join(lines)))
+    if kind == 1:
+        head = json.dumps(draw(changed(json.loads(head)))).encode() + b"\n"
+    elif kind == 2:
+        line = json.dumps(draw(changed(json.loads(line)))).encode() + b"\n"
+    else:
+        line = draw(broken(line))
+    return head + line + draw(st.sampled_from([b"", line, b"\n", b"{", b"{}\n"]))
+
+
+def gone_on_with(kind, about, content, use):
+    """Opens a journal to go on with it, uses what it holds, adds a line: or it is refused in a line, and left as it was."""
+    folder, path = written(content)
+    with folder:
+        try:
+            journal = kind(path, about, resume=True)
+            use(journal)
+        except errors.TesterError as error:
+            in_one_line(error)
+            assert error.status == 2  # noqa: PT017
+            assert content.startswith(path.read_bytes())
+            return
+        journal.append({"x": 1})
+        journal.close()
+        whole = content[: content.rfind(b"\n") + 1]
+        assert path.read_bytes().startswith(whole)
+        assert path.read_bytes().endswith(b'{"x": 1}\n')
+        assert list(Path(folder.name).iterdir()) == [path]
+
+
+@fuzzed(journal_like(OF_CASES), few=80)
+def test_a_journal_is_gone_on_with_or_refused(content):
+    def use(journal):
+        found = journal.found(CASE, True) or []
+        outcome = Outcome(
+            [each for each in found if not isinstance(each, Skip)], [each for each in found if isinstance(each, Skip)]
+        )
+        json.dumps(record.document(outcome, {}, {}), allow_nan=False)
+
+    gone_on_with(journals.Journal, ABOUT, content, use)
+    folder, path = written(content)
+    with folder:
+        try:
+            assert all(isinstance(case, Case) for case in journals.saved_in(path))
+        except errors.TesterError as error:
+            in_one_line(error)
+
+
+@fuzzed(journal_like(OF_MUTANTS), few=60)
+def test_a_journal_of_mutants_is_gone_on_with_or_refused(content):
+    def use(journal):
+        for found in journal.done.values():
+            assert isinstance(found, Found)
+            assert found.killed in (True, False)
+
+    gone_on_with(mutants_journal.Journal, SEEDS, content, use)
