@@ -43,12 +43,16 @@ class Coverage:
         self.required = [each for each in self._products(self.numbers) if not self._clashes(each)]
         self._set(self.required, True)
 
-    def mark(self, case: Case) -> None:
-        """Takes what a case covers as covered. Of a case whose values hide others only what includes all that hide."""
-        self._set(self.of(case), False)
+    def mark(self, case: Case, target: Combination | None = None) -> bool:
+        """Takes what a case covers as covered, unless it does not cover the target. Returns whether it does."""
+        covered = self.of(case)
+        if target is not None and target not in covered:
+            return False
+        self._set(covered, False)
+        return True
 
     def of(self, case: Case) -> list[Combination]:
-        """The combinations that a case covers."""
+        """The combinations that a case covers. Of a case whose values hide others only those that include all that hide."""
         has, hidden = [], hiding(case) - self.hidden_throughout
         for dimension, numbers in zip(self.model, self.numbers, strict=True):
             own = dimension.of(case)
@@ -102,10 +106,10 @@ def cover(
         if not coverage.left[target]:
             continue
         case = realise(_completed(target, coverage, draw), number)
-        if target not in coverage.of(case):  # another value hides it
+        if not coverage.mark(case, target):  # another value hides it
             case = realise(_completed(target, coverage, draw, plain=True), number)
-        coverage.mark(case)
-        assert not coverage.left[target], f"{case} does not cover {[coverage.values[each] for each in target]}"
+            covers = coverage.mark(case, target)
+            assert covers, f"{case} does not cover {[coverage.values[each] for each in target]}"
         yield case
         number += 1
 

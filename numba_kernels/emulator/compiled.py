@@ -62,8 +62,9 @@ class Compiled:
     ``parameters``: how many the kernel has; ``kinds``: its sites' kinds, by number; ``file``: the entry's in the disk cache.
     """
 
-    def __init__(self, function: Any, mode: str, dtypes: dict[str, Any]) -> None:
+    def __init__(self, function: Any, mode: str, dtypes: dict[str, Any], accepted: dict[Any, list[Any]]) -> None:
         self.mode, self.dtypes = mode, dtypes
+        self._accepted = accepted  # by types of arguments, and shared by the forms of a kernel: what numba-cuda said
         self._build(function, nrt=False)
 
     def _build(self, function: Any, *, nrt: bool) -> None:
@@ -73,7 +74,6 @@ class Compiled:
             function, self.options, self.dtypes, full=self.mode == "full", tracked=self.mode == "tracked"
         )
         self.function = python_function(function)
-        self._accepted: dict[Any, list[Any]] = {}
         self.parameters = python_function(function).__code__.co_argcount
         self.kinds = np.array([0, *(int(s.kind) for s in self.program.sites)], np.int64)
         names = [f"a{k}" for k in range(self.parameters)]
@@ -154,6 +154,7 @@ def collector_paused() -> Iterator[None]:
 
 _lock = threading.Lock()
 _compiled: dict[Any, list[Compiled]] = {}  # by key: one, or one for each dtype
+_accepted: dict[Any, dict[Any, list[Any]]] = {}  # by the key without the mode
 _kept: dict[int, Any] = {}  # objects that stand in a key by their id
 
 
@@ -162,14 +163,14 @@ def compiled(function: Any, mode: str, args: Sequence[Any]) -> Compiled:
     on the dtypes of arrays, where the kernel asks for them."""
     plain = python_function(function)
     dtypes = {p: a.dtype for p, a in zip(plain.__code__.co_varnames, args, strict=False) if isinstance(a, np.ndarray)}
-    key = (_key(plain), mode)
+    alone = _key(plain)
     with _lock:
-        forms = _compiled.setdefault(key, [])
+        forms = _compiled.setdefault((alone, mode), [])
         for made in forms:
             if all(made.dtypes.get(p) == dtypes.get(p) for p in made.program.asked_dtypes):
                 return made
         with collector_paused():
-            forms.append(Compiled(function, mode, dtypes))
+            forms.append(Compiled(function, mode, dtypes, _accepted.setdefault(alone, {})))
         return forms[-1]
 
 

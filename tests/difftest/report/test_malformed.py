@@ -20,6 +20,21 @@ from reference.contracts import contract
 
 CASE = Case("fused_add_rmsnorm", "bf16", (2,), 3, "normal", 1, contract("fused_add_rmsnorm"))
 SAVED = {"schema": SCHEMA, **CASE.to_json(), "candidate": "torch", "against": "torch"}
+DIFFTEST = [
+    "difftest",
+    "--candidate",
+    "torch",
+    "--ops",
+    "rmsnorm",
+    "--dtypes",
+    "bf16",
+    "--widths",
+    "3",
+    "--strength",
+    "0",
+    "--cases",
+    "0",
+]
 RUN = {"schema": "numba-kernels/difftest/2", "environment": {}, "cases": [SAVED, SAVED]}
 
 
@@ -150,7 +165,7 @@ def test_a_file_that_holds_no_document_is_one_line(here, text, said, reader):
     if reader == "replay":
         line = refused("replay", "case.json")
     else:
-        line = refused("difftest", "--candidate", "torch", "--ops", "rmsnorm", "--baseline", "case.json")
+        line = refused(*DIFFTEST, "--baseline", "case.json")
         said = said.removeprefix("is not JSON: ").replace("is not JSON", "JSON")
         said = "is not a run's JSON" if "is no case" in said else said
     assert said in line
@@ -206,7 +221,7 @@ def test_a_baseline_with_a_case_that_is_none_is_one_line(here, change, said):
         case |= {"verdict": "conforms", "outputs": {}, "statistics": {}}
     change(run)
     (here / "run.json").write_text(json.dumps(run))
-    assert said in refused("difftest", "--candidate", "torch", "--ops", "rmsnorm", "--baseline", "run.json")
+    assert said in refused(*DIFFTEST, "--baseline", "run.json")
 
 
 def npz(path):
@@ -225,7 +240,7 @@ def safetensors(path):
 def test_tensors_cut_short_or_changed_in_one_byte_are_refused_or_read(here, make):
     """At every 41st length, and with every 41st byte changed: one line and status 2, or the run of another file's values."""
     whole = make(here / f"x.{make.__name__}")
-    path, words = here / f"x.{make.__name__}", ("difftest", "--candidate", "torch", "--ops", "rmsnorm", "--inputs")
+    path, words = here / f"x.{make.__name__}", (*DIFFTEST, "--inputs")
     from difftest.cases import file
 
     lines = []
@@ -255,19 +270,19 @@ def test_tensors_cut_short_or_changed_in_one_byte_are_refused_or_read(here, make
 )
 def test_what_holds_no_tensors_is_one_line(here, name, content, said):
     (here / name).write_bytes(content)
-    assert said in refused("difftest", "--candidate", "torch", "--ops", "rmsnorm", "--inputs", name)
+    assert said in refused(*DIFFTEST, "--inputs", name)
 
 
 def test_one_array_that_is_no_archive_is_one_line(here):
     np.save(here / "x.npy", np.ones(3, np.float32))
     (here / "x.npy").rename(here / "x.npz")
-    assert "x.npz is no .npz file" in refused("difftest", "--candidate", "torch", "--ops", "rmsnorm", "--inputs", "x.npz")
+    assert "x.npz is no .npz file" in refused(*DIFFTEST, "--inputs", "x.npz")
 
 
 @pytest.mark.parametrize("option", ["--inputs", "--baseline"])
 @pytest.mark.parametrize("name", [".", "nothing.npz", "a\0b.npz"])
 def test_a_folder_and_a_name_that_is_none_are_one_line(here, option, name):
-    line = refused("difftest", "--candidate", "torch", "--ops", "rmsnorm", option, name)
+    line = refused(*DIFFTEST, option, name)
     assert f"{option}: " in line or "'a\\x00b.npz': a NUL is in no name" in line
 
 
