@@ -63,7 +63,7 @@ PLACES = (
     Place("rename", "difftest.system:rename", _errors(*ROOM, errno.EPERM)),
     Place("make a folder", "difftest.system:make_folder", _errors(errno.ENOSPC, errno.EROFS), before=True),
     Place("look at a path", "difftest.system:state", _errors(errno.EIO, errno.EACCES), before=True),
-    Place("append to the journal", "difftest.run.journal:os.write", _errors(*ROOM), mended=True),
+    Place("append to the journal", "difftest.run.lines:os.write", _errors(*ROOM), mended=True),
     Place("allocate a buffer", "difftest.run.buffers:allocate", (MemoryError(),), of=OWN),
     Place(
         "launch", "numba_kernels.emulator.launch:EmulatedKernel.launch", (MemoryError(), *_errors(errno.EIO)), True, of=("numba",)
