@@ -104,6 +104,13 @@ def test_rows_half_a_terabyte_of_offsets_apart_are_found():
     assert np.array_equal(bits(x.copy()), bits(want))
 
 
+def test_a_gated_input_and_output_so_far_apart_are_found():
+    x, out = far_apart(random((2, 128), "fp16")), far_apart(np.zeros((2, 64), np.float16))
+    want = numba_kernels.silu_and_mul(x.copy())
+    numba_kernels.silu_and_mul(x, out)
+    assert np.array_equal(bits(out.copy()), bits(want))
+
+
 def test_a_residual_so_far_apart_is_found():
     inputs = inputs_of("fused_add_rmsnorm", 2, 64, "fp16")
     want = call("fused_add_rmsnorm", inputs)
