@@ -76,7 +76,7 @@ class Compiled:
         self.function = python_function(function)
         self.parameters = python_function(function).__code__.co_argcount
         self.kinds = np.array([0, *(int(s.kind) for s in self.program.sites)], np.int64)
-        names = [f"a{k}" for k in range(self.parameters)]
+        names = [f"a{k}" for k in range(self.parameters + len(self.program.device_arrays))]
         kind, template = ("make_thread", _THREAD) if self.program.sites else ("run_plain", _PLAIN)
         name = f"{kind}_{self.program.tag}"
         text = template.format(
@@ -99,7 +99,8 @@ class Compiled:
         functions[program.function.__name__] = program.function
         used = {name for function in functions.values() for name in function.__code__.co_names} - set(program.alone.values())
         captured = {name: program.namespace[name] for name in used if name in program.namespace}
-        return program.source, sorted(captured.items()), tuple(sorted(self.options.items()))
+        arrays = list(program.device_arrays.values())  # not digestible: what names one is not kept
+        return program.source, sorted(captured.items()), tuple(sorted(self.options.items())), arrays
 
     def accept(self, args: tuple[Any, ...]) -> None:
         """Ask numba-cuda whether it takes the kernel with such arguments: once, ever, where compiled kernels are kept."""

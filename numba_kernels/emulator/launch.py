@@ -28,9 +28,15 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 MAX_SHARED_BYTES = 227 * 1024
 MOST_REPEATED = 1 << 29  # bytes of arrays that the fast form keeps a copy of, to find a fault's line in a second run
-MOST_RESIDENT = 132 * 2048  # threads that an H200 holds at once
+# An H200's multiprocessors; the threads, blocks and bytes of shared memory that each holds; the bytes that a block costs besides.
+MULTIPROCESSORS, THREADS, BLOCKS, SHARED_BYTES, RESERVED_BYTES = 132, 2048, 32, 228 * 1024, 1024
 POOL_BYTES = 1 << 28  # address space for the vectors of ordering.py
 IMAGE_BYTES = 1 << 16  # a thread's arguments and live variables; a few hundred bytes in practice
+
+
+def resident_blocks(threads: int, shared_bytes: int) -> int:
+    """Blocks that an H200 holds at once, as far as that hangs on their threads and shared memory; registers may let in fewer."""
+    return MULTIPROCESSORS * min(BLOCKS, THREADS // threads, SHARED_BYTES // (shared_bytes + RESERVED_BYTES))
 
 
 def _extents(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
@@ -124,7 +130,7 @@ class EmulatedKernel:
         if same_value not in ("note", "error"):
             raise ValueError(f"same_value is 'note' or 'error', not {same_value!r}")
         settings = (grid3, block3, threads, dynamic_shared_bytes, schedule_seed, cluster, same_value == "error")
-        arrays = [a for a in races.arrays_in(args) if a.flags.writeable]
+        arrays = [a for a in races.arrays_in((*args, *program.device_arrays.values())) if a.flags.writeable]
         repeatable = sum(a.nbytes for a in arrays) <= MOST_REPEATED
         before = [a.copy() for a in arrays] if repeatable else []
         full_check = _one_at_a_time if program.full else contextlib.nullcontext()
@@ -146,6 +152,11 @@ class EmulatedKernel:
                 array[...] = old
             _Launch(compiled(self.function, "tracked", args), *settings).run(tuple(args))
             raise
+
+    def most_together(self, block: int | Sequence[int], dynamic_shared_bytes: int = 0) -> int:
+        """The most blocks of a grid that synchronises."""
+        x, y, z = _extents(block, "block")
+        return resident_blocks(-(-x * y * z // 32) * 32, self._get().program.static_bytes + dynamic_shared_bytes)
 
     def remarks(self, args: Sequence[Any]) -> list[str]:
         """After a launch with such arguments: what a GPU's compiler may round otherwise, in one note; none where the dispatcher
@@ -188,6 +199,8 @@ class _Launch:
         self.memory: list[Any] = []
         self.report = Report(self.program, self.env, seed)
         env, program = self.env, self.program
+        env[Env.DYNAMIC] = -(-program.static_bytes // 16) * 16
+        env[Env.ARENA_BYTES] = env[Env.DYNAMIC] + dynamic_bytes
         blocks, padded = grid[0] * grid[1] * grid[2], -(-threads // 32) * 32
         together = self.together(blocks, padded, cluster)
         env[Env.PADDED], env[Env.BLOCKS] = padded, blocks
@@ -196,8 +209,6 @@ class _Launch:
         env[Env.LAYOUT] = scheduler.LAYOUT
         env[[Env.GRID_X, Env.GRID_Y, Env.GRID_Z]] = grid
         env[[Env.DIM_X, Env.DIM_Y, Env.DIM_Z]] = block
-        env[Env.DYNAMIC] = -(-program.static_bytes // 16) * 16
-        env[Env.ARENA_BYTES] = env[Env.DYNAMIC] + dynamic_bytes
         env[Env.TOGETHER], env[Env.STRICT], env[Env.PROVES] = together, strict, not program.spins_store
         env[Env.SPAN] = BLOCK_SPAN if cluster > 1 else -(-env[Env.ARENA_BYTES] // 64) * 64
         env[Env.EPOCHS] = self.room(16 * together)
@@ -229,7 +240,7 @@ class _Launch:
         """How many blocks run at once: a cluster's; where threads may wait for other blocks as many as a GPU takes; else one."""
         if cluster > 1 or not (self.program.spins or self.program.syncs_grid):
             return cluster
-        resident = max(1, MOST_RESIDENT // padded)
+        resident = resident_blocks(padded, int(self.env[Env.ARENA_BYTES]))
         if self.program.syncs_grid and blocks > resident:
             raise ValueError(
                 f"{self.program.name}: a grid that synchronises has at most {resident} blocks of {padded} threads, not {blocks}"
@@ -271,9 +282,13 @@ class _Launch:
 
     def run(self, args: tuple[Any, ...], *, fine: bool = False) -> list[str]:
         """Run it; the notes. ``fine``: the full check has a cell a byte."""
-        env = self.env.ctypes.data
+        env, args = self.env.ctypes.data, (*args, *self.program.device_arrays.values())
         if self.program.full:
-            self._follow(races.arrays_in(args), fine)
+            try:
+                self._follow(races.arrays_in(args), fine)
+            except OSError as error:
+                reason = "the full check's account of such arrays needs more memory than the system gives: try smaller ones"
+                raise CheckLimit(reason, kernel=self.program.name, file=self.program.file, line=self.program.line) from error
         try:
             if self.program.sites:
                 image = self.room(IMAGE_BYTES)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -41,6 +42,29 @@ class Configured:
         self.emulation.call(self.dispatcher, args, self)
 
 
+class Form:
+    """A kernel's form for argument types, as far as programs ask."""
+
+    def __init__(self, kernel: EmulatedKernel) -> None:
+        self.kernel = kernel
+
+    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        return self.kernel.most_together(blockdim, dynsmemsize)
+
+
+class Forms(OrderedDict[Any, Any]):
+    """A dispatcher's forms by argument types: what numba-cuda compiled, to be shown, and of its signatures what runs here."""
+
+    def __init__(self, kinds: set[Any], kernel: Callable[[], EmulatedKernel]) -> None:
+        super().__init__()
+        self.kinds, self.kernel = kinds, kernel
+
+    def __missing__(self, kinds: Any) -> Form:
+        if kinds not in self.kinds:
+            raise KeyError(kinds)
+        return Form(self.kernel())
+
+
 class Emulation:
     """How the program's kernels run, and what came of it: ``notes``, of all launches; ``launches``, how many there were."""
 
@@ -63,14 +87,19 @@ class Emulation:
         dispatcher = self._jit(function, **options)
         dispatcher.emulated_signature = None if options.get("device") else signature
         dispatcher.emulated_kinds = set(signatures_of(function, dispatcher.emulated_signature))
+        dispatcher.overloads = Forms(dispatcher.emulated_kinds, lambda: self.kernel_of(dispatcher))
         return dispatcher
+
+    def kernel_of(self, dispatcher: Any) -> EmulatedKernel:
+        """What runs in a dispatcher's place."""
+        if dispatcher not in self._kernels:
+            signature = getattr(dispatcher, "emulated_signature", None)
+            self._kernels[dispatcher] = EmulatedKernel(dispatcher, self.check, signature=signature)
+        return self._kernels[dispatcher]
 
     def call(self, dispatcher: Any, args: tuple[Any, ...], configuration: Configured) -> None:
         """Launch a kernel, to its end."""
-        kernel = self._kernels.get(dispatcher)
-        if kernel is None:
-            signature = getattr(dispatcher, "emulated_signature", None)
-            kernel = self._kernels[dispatcher] = EmulatedKernel(dispatcher, self.check, signature=signature)
+        kernel = self.kernel_of(dispatcher)
         self.launches += 1
         try:
             given = tuple(_host(_extended(dispatcher, a)) for a in args)
@@ -109,6 +138,12 @@ def _compiled_first(inspect: Any) -> Any:
         return inspect(dispatcher, *args, **options)
 
     return inspected
+
+
+def _interface(array: Any) -> dict[str, Any]:
+    """``__cuda_array_interface__`` of an array that stands for one on the device."""
+    found = array._ary.__array_interface__
+    return {name: found[name] for name in ("shape", "typestr", "data", "strides", "version")}
 
 
 def _is_type(value: Any) -> bool:
@@ -193,6 +228,9 @@ def emulating(*, check: str = "full", schedule_seed: int | None = None, same_val
             stack.enter_context(mock.patch.object(cuda, name, value, create=True))
         for module, name in ((devices, "get_context"), (api, "current_context"), (dispatcher, "get_context")):
             stack.enter_context(mock.patch.object(module, name, return_value=Context))
+        stack.enter_context(
+            mock.patch.object(devicearray.FakeCUDAArray, "__cuda_array_interface__", property(_interface), create=True)
+        )
         for name in ("inspect_asm", "inspect_llvm", "inspect_lto_ptx"):
             shown = _compiled_first(getattr(CUDADispatcher, name))
             stack.enter_context(mock.patch.object(CUDADispatcher, name, shown))

@@ -12,6 +12,8 @@ from numba.core.registry import cpu_target
 from numba.core.typeconv import Conversion
 from numba.np.numpy_support import as_dtype
 
+from .pointers import Pointer
+
 
 def signatures_of(function: Any, signature: Any) -> list[tuple[Any, ...]]:
     """The argument types of each signature: of ``signature`` (a string, types, or a list of such), or of a dispatcher made with
@@ -53,6 +55,8 @@ def _cost(signature: tuple[Any, ...], args: Sequence[Any]) -> list[int]:
 def _fits(kind: Any, value: Any) -> bool:
     if isinstance(kind, types.Array):
         return isinstance(value, np.ndarray) and value.ndim == kind.ndim and _holds(numba.typeof(value).dtype, kind.dtype)  # type: ignore[attr-defined]
+    if isinstance(kind, types.CPointer):
+        return isinstance(value, int | np.integer)
     if isinstance(kind, types.Number | types.Boolean):
         allowed = (bool, int, float, complex, np.generic) if isinstance(kind, types.Complex) else (bool, int, float, np.generic)
         return isinstance(value, allowed)
@@ -66,6 +70,8 @@ def _holds(given: Any, wanted: Any) -> bool:
 
 
 def _as(kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.CPointer):
+        return Pointer(kind, int(value))
     if isinstance(kind, types.Array) and isinstance(kind.dtype, types.Integer):
         return value.view(as_dtype(kind.dtype))
     if isinstance(kind, types.Integer):

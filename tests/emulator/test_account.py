@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import cuda, float32, float64, int8, uint8
 
-from numba_kernels.emulator import DataRace, EmulatedKernel, UninitializedRead
+from numba_kernels.emulator import CheckLimit, DataRace, EmulatedKernel, UninitializedRead
 
 RECORD = np.dtype([("flag", np.int8), ("other", np.int8), ("n", np.int32)], align=True)
 
@@ -282,3 +282,12 @@ def test_another_value_among_equal_ones_is_a_race():
 
     with pytest.raises(DataRace, match="thread 20: writes an element that thread 19 wrote"):
         EmulatedKernel(kernel, check="full").launch(1, 32, (np.zeros(1, np.int32),))
+
+
+def test_arrays_whose_account_finds_no_room():
+    def kernel(x):
+        x[0] = 1
+
+    far = np.lib.stride_tricks.as_strided(np.zeros(1), (2,), (1 << 46,))
+    with pytest.raises(CheckLimit, match="needs more memory than the system gives"):
+        EmulatedKernel(kernel, check="full").launch(1, 1, (far,))

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from numba import cuda, float32
 
 from difftest import cli
-from numba_kernels.emulator import DataRace, emulate, emulating
+from numba_kernels.emulator import DataRace, OutOfBounds, emulate, emulating
 
 PAGE = (Path(__file__).parents[2] / "docs" / "debugging.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -247,3 +247,78 @@ def test_a_device_function_may_call_itself():
         x = np.zeros(8, np.int64)
         emulate(kernel, 1, 8, (x,), check=check)
         assert list(x) == [0, 1, 1, 2, 3, 5, 8, 13]
+
+
+@pytest.mark.parametrize("check", ["fast", "full"])
+def test_a_device_array_outside_the_kernel_is_read_as_it_is_when_it_runs(check):
+    with emulating(check=check):
+        prices = cuda.to_device(np.array([10.0, 25.0]))
+
+        @cuda.jit(device=True)
+        def price(i):
+            found = prices[i]
+            return found
+
+        @cuda.jit
+        def totals(x):
+            x[cuda.grid(1)] = price(cuda.grid(1)) + prices[0]
+
+        x = np.zeros(2)
+        totals[1, 2](x)
+        assert list(x) == [20, 35]
+        prices.copy_to_device(np.array([1.0, 2.0]))
+        totals[1, 2](x)
+        assert list(x) == [2, 3]
+        with pytest.raises(OutOfBounds, match="is out of bounds"):
+            totals[1, 3](np.zeros(3))
+
+
+def test_a_race_in_a_device_array_outside_the_kernel():
+    with emulating():
+        total = cuda.to_device(np.zeros(1))
+
+        @cuda.jit
+        def kernel(x):
+            total[0] += x[cuda.grid(1)]
+
+        with pytest.raises(DataRace):
+            kernel[1, 2](np.ones(2))
+
+
+@pytest.mark.parametrize("check", ["fast", "full"])
+def test_an_address_is_an_argument_where_the_signature_says_so(check):
+    with emulating(check=check):
+
+        @cuda.jit("void(CPointer(float32), uint32)")
+        def add_one(x, n):
+            i = cuda.grid(1)
+            if i < n:
+                x[i] += 1
+
+        x = cuda.to_device(np.arange(10, dtype=np.float32))
+        add_one[1, 32](x.__cuda_array_interface__["data"][0], 9)
+        assert list(x.copy_to_host()) == [*range(1, 10), 9]
+        with pytest.raises(TypeError, match="No matching definition"):
+            add_one[1, 32](x, 9)
+
+
+def test_a_grid_that_synchronises_has_as_many_blocks_as_an_h200_holds():
+    with emulating(check="fast"):
+
+        @cuda.jit("void(float32[::1])")
+        def kernel(x):
+            s = cuda.shared.array(1024, float32)
+            s[cuda.threadIdx.x] = 1
+            cuda.cg.this_grid().sync()
+            x[cuda.grid(1)] = s[cuda.threadIdx.x]
+
+        form = kernel.overloads[(float32[::1],)]
+        of_threads, of_blocks, of_memory = 132 * (2048 // 768), 132 * 32, 132 * (228 // (200 + 1))
+        assert form.max_cooperative_grid_blocks((32, 12, 2)) == of_threads
+        assert form.max_cooperative_grid_blocks(32) == of_blocks
+        assert form.max_cooperative_grid_blocks(32, 196 * 1024) == of_memory
+        kernel[of_memory, 32, 0, 196 * 1024](np.zeros(of_memory * 32, np.float32))
+        with pytest.raises(ValueError, match=f"at most {of_memory} blocks of 32 threads, not {of_memory + 1}"):
+            kernel[of_memory + 1, 32, 0, 196 * 1024](np.zeros((of_memory + 1) * 32, np.float32))
+        with pytest.raises(KeyError):
+            kernel.overloads[(float32,)]

@@ -12,8 +12,8 @@ lower                 CUDA's indices and memories become words and places of the
 track                 where wanted: the line that runs is recorded
 ====================  =================================================================================================
 
-What comes out takes ``(__t, __env, *parameters)``: the thread's number in its block and the environment's address. It keeps the
-line numbers of the original, so Numba's messages point into the kernel's own file.
+What comes out takes ``(__t, __env, *parameters)``: the thread's number in its block, the environment's address, and what
+``Program`` says. It keeps the line numbers of the original, so Numba's messages point into the kernel's own file.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def rewritten(program: Program, scope: Scope, name: str, callers: tuple[Any, ...
     definition = copy.copy(scope.tree)
     definition.name, definition.body = name, body
     own = [name for name in scope.parameters if name not in scope.statics]
-    definition.args = ast.arguments([], [ast.arg(n) for n in ("__t", "__env", *own)], None, [], [], None, [])
+    beyond = program.device_arrays if kernel else ()
+    definition.args = ast.arguments([], [ast.arg(n) for n in ("__t", "__env", *own, *beyond)], None, [], [], None, [])
     fill_empty_bodies(definition, location_of(scope.tree))
     give_lines(definition.body)
     return ast.fix_missing_locations(definition)

@@ -15,11 +15,12 @@ from .program import UNKNOWN, Program
 from .scope import scope_of
 from .source import LocalFunction, is_device_function, python_function
 from .statements import StatementPass, load, location_of
-from .targets import ARRAYS, is_collective, is_hashable, waits_for
+from .targets import ARRAYS, device_array, is_collective, is_hashable, waits_for
 
 
 def waits_inside(program: Program, function: Any, callers: tuple[Any, ...] = ()) -> bool:
-    """Whether a device function must be written out: running it may reach a wait, or it asks for an array of another's dtype."""
+    """Whether a device function must be written out: running it may reach a wait, or it asks for an array of another's dtype, or
+    for a device array, which is the kernel's parameter."""
     if function not in program.waiting:
         program.waiting[function] = _waits_inside(program, function, callers)
     return program.waiting[function]
@@ -36,6 +37,8 @@ def _waits_inside(program: Program, function: Any, callers: tuple[Any, ...]) -> 
         if not isinstance(node, ast.Name | ast.Attribute):
             continue
         value = scope.value(node)
+        if device_array(value) is not None:
+            return True
         if is_device_function(value):
             plain = python_function(value)
             if plain not in callers and waits_inside(program, plain, callers):

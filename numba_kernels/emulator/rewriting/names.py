@@ -16,7 +16,7 @@ from .scope import Scope
 from .source import is_device_function, python_function
 from .spins import is_marked
 from .statements import StatementPass, load, location_of
-from .targets import ARRAYS, is_hashable, is_known, is_stub, is_unsupported_function
+from .targets import ARRAYS, device_array, is_hashable, is_known, is_stub, is_unsupported_function
 
 SUPPORTED = (ast.Break, ast.Continue, ast.If)
 REFUSED = (
@@ -148,6 +148,9 @@ class Names(StatementPass):
         """A value from outside the function, as compiled code sees it."""
         if type(value) in (bool, int):
             return ast.Constant(value)
+        array = device_array(value)
+        if array is not None:
+            return load(self.program.parameter_of(value, array))
         if half.is_half(value):
             half.enable()
         if is_hashable(value) and value in vectors.STUBS:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..environment import Kind
 from ..errors import UnsupportedKernel
 
@@ -37,8 +39,9 @@ class Site(NamedTuple):
 class Program:
     """A kernel, rewritten pass by pass; nothing in it is compiled but device functions.
 
-    The result: ``function(__t, __env, *parameters)``, a generator function when there are ``sites`` (numbered from 1), and its
-    ``source``; ``locations``: what the numbers stand for that the code records; ``static_bytes`` of shared memory a block,
+    The result: ``function(__t, __env, *parameters, *device_arrays)``, a generator function when there are ``sites`` (numbered
+    from 1), and its ``source``; ``device_arrays``, by name: those outside the kernel that it names, read as a launch finds them;
+    ``locations``: what the numbers stand for that the code records; ``static_bytes`` of shared memory a block,
     ``local_bytes`` of local memory a thread; ``grain``: bytes of the smallest element in shared memory; ``spins``:
     it has loops that may spin, ``spins_store``: which write memory otherwise than by atomics; ``fences`` and
     ``syncs_grid``: it has such; ``asked_dtypes``: the parameters on whose dtypes it depends.
@@ -57,6 +60,7 @@ class Program:
     tag: str = ""
     function: Any = None
     source: str = ""
+    device_arrays: dict[str, np.ndarray] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
     locations: list[Location] = field(default_factory=lambda: [NOWHERE])
     static_bytes: int = 0
@@ -90,6 +94,13 @@ class Program:
             name = self.fresh(f"{hint}_")
             self._names[id(value)] = name
             self.namespace[name] = self.captured[name] = value
+        return self._names[id(value)]
+
+    def parameter_of(self, value: Any, array: np.ndarray) -> str:
+        """The parameter that a device array outside the kernel becomes."""
+        if id(value) not in self._names:
+            self._names[id(value)] = name = self.fresh("device_")
+            self.device_arrays[name] = array
         return self._names[id(value)]
 
     def value(self, node: ast.AST) -> Any:

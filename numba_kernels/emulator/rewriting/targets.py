@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import cuda
 from numba import types as numba_types
 from numba.core.dispatcher import Dispatcher
@@ -97,6 +98,12 @@ def is_hashable(value: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def device_array(value: Any) -> np.ndarray | None:
+    """The memory of an array that the program put on the device; None: it is none."""
+    found = getattr(value, "_ary", None) if getattr(type(value), "__cuda_ndarray__", False) else None
+    return found if isinstance(found, np.ndarray) else None
 
 
 def is_collective(target: Any) -> bool:
