@@ -1,6 +1,7 @@
 """The matrix: pairs, contracts, crashes, the truth as judge, and the page made of it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -203,6 +204,25 @@ def test_a_nan_is_a_class_of_its_own_and_an_outlier():
     found = {name: truth.errors([(values, right, inputs)]) for name, values in (("good", good), ("bad", bad))}
     assert (found["bad"].classes, found["good"].classes) == (1, 0)
     assert truth.outliers(found) == ["bad"]
+
+
+def test_what_makes_an_outlier_is_said_with_its_worst_element_where_there_is_one():
+    inputs = rows()
+    right = correctly_rounded("rmsnorm", inputs, contract("rmsnorm"))
+    values = right.outputs["output"].clone()
+    values[5, 7] *= 2
+    good, far = (truth.errors([(each, right, inputs)]) for each in (right.outputs["output"], values))
+    said = truth.sentence("far", {"far": far, "good": good})
+    assert said.startswith("far is the outlier: its error reaches ")
+    assert f"it gives {far.worst.actual}, right is {far.worst.expected}" in said
+    assert truth.sentence("far", {"far": replace(far, worst=None), "good": good}) == said.partition("; where")[0]
+
+
+def test_of_outputs_that_are_all_nan_no_error_is_measured():
+    inputs = rows()
+    right = correctly_rounded("rmsnorm", inputs, contract("rmsnorm"))
+    found = truth.errors([(torch.full_like(right.outputs["output"], torch.nan), right, inputs)])
+    assert (found.classes, found.right, found.mean, found.largest) == (found.elements, 0, 0.0, 0.0)
 
 
 def test_where_all_are_far_off_none_is_the_outlier():

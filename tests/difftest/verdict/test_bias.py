@@ -75,6 +75,21 @@ def test_sums_cut_off_after_a_stored_sum_of_bf16_change_fewer_elements_than_a_bi
         assert 0 < int((cut != right).sum()) < most
 
 
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_rows_of_a_pattern_that_repeats_accuse_nobody_and_hide_nobody(dtype):
+    """A pattern rounds the same way again and again, in an honest sum too: such rows are left out, and the others judged."""
+    generator = torch.Generator().manual_seed(1)
+    patterned = torch.randn(24, 8, generator=generator).repeat(1, 512)
+    mixed = torch.cat([torch.randn(12, 4096, generator=generator), patterned[12:]])
+    weight = (1.0 + 0.3 * torch.randn(4096, generator=generator)).to(DTYPES[dtype])
+    for rows, conforms in ((patterned, True), (mixed, False)):
+        inputs = {"input": rows.to(DTYPES[dtype]), "weight": weight}
+        outputs = run(SumTowardZero, OPERATORS["rmsnorm"], inputs, contract_of("rmsnorm"))
+        verdict = judge("rmsnorm", inputs, outputs, contract_of("rmsnorm"))
+        assert verdict.statistics["bias_evidence"] > 25
+        assert verdict.conforms == conforms, verdict.reasons
+
+
 def intervals(errors, spacing, generator):
     """Rstd intervals about those errors: their ends as far off as the nearest of ties at that spacing."""
     ends = torch.empty(2, len(errors), dtype=torch.float64).exponential_(1 / spacing, generator=generator)

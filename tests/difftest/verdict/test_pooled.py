@@ -64,6 +64,14 @@ def test_each_row_tells_its_rstd_to_a_few_steps(dtype):
     assert abs(pooled.of_plain(found)[""].mean) < 1
 
 
+def test_an_order_that_explains_fewer_rows_is_not_one_that_the_sums_are_kept_of(monkeypatch):
+    told = iter([Sum(30, 90.0, 280.0), Sum(30, 3.0, 1.0)])
+    monkeypatch.setattr(pooled, "of_case", lambda terms, rstd: next(told, Sum(29, 2.9, 1.0)))
+    case = near_ties("rmsnorm", "bf16", rows=24)
+    kept = verdict_of(Fp32, case).statistics[pooled.STATISTIC]
+    assert [each["rows"] for each in kept.values()] == [30, 30]
+
+
 def sum_of(mean, deviation, rows):
     return Sum(rows, rows * mean, rows * mean**2 + (rows - 1) * deviation**2)
 

@@ -23,6 +23,25 @@ def test_a_gated_product_that_float64_takes_for_a_tie_is_rounded_by_the_side_tha
         assert judge(op, inputs, output, held_to).conforms == conforms, value
 
 
+@pytest.mark.parametrize("op", ["silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "swigluoai_and_mul"])
+def test_what_float64_leaves_in_doubt_is_resolved_to_the_same_value(op, monkeypatch):
+    """No pair of numbers is known for which it does; here its bounds are widened until every element is in doubt."""
+    inputs, held_to = {"input": torch.randn(2, 16, generator=torch.Generator().manual_seed(0)).bfloat16()}, contract(op)
+    right = oracle.correctly_rounded(op, inputs, held_to)
+    monkeypatch.setattr(oracle, "enclose", lambda argument, factor, error, product: (0.0 * product, 4.0 * product.abs()))
+    resolved = oracle.correctly_rounded(op, inputs, held_to)
+    assert (right.undecided, resolved.undecided) == (0, 16)
+    assert torch.equal(resolved.outputs["output"], right.outputs["output"])
+
+
+@pytest.mark.parametrize(("up", "right"), [(0.0, -0.0), (-0.0, 0.0)])
+def test_the_sign_of_a_gated_zero_is_judged_where_no_form_of_the_activation_cancels(up, right):
+    inputs, held_to = {"input": torch.tensor([[-1.0, up]]).bfloat16()}, contract("silu_and_mul")
+    for value in (0.0, -0.0):
+        verdict = judge(OPERATORS["silu_and_mul"], inputs, {"output": torch.tensor([[value]]).bfloat16()}, held_to)
+        assert verdict.conforms == (str(value) == str(right)), verdict.reasons
+
+
 def test_no_rows_lean_to_no_side():
     assert leaning(torch.empty(0).double(), torch.empty(0).double(), 2.0**-24) == 0.0
 
