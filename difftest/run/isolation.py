@@ -52,7 +52,8 @@ ARITHMETIC = "torch"  # this project's own: what cases are held against
 
 
 # How a process was lost, in a reason.
-LOST = ("ended its process", "cut itself off", "was ended by", "gave no answer", "said something that is no answer")
+NO_ANSWER = "said something that is no answer"
+LOST = ("ended its process", "cut itself off", "was ended by", "gave no answer", NO_ANSWER)
 
 
 class GivenUp(RuntimeError):
@@ -142,15 +143,16 @@ class _Process:
                     lost.hung = True
                     raise lost
             message = self.channel.recv(2 * MOST)
-            answer = json.loads(message) if message else None
-        except ValueError:
-            answer = None
         except OSError as error:
             if errors.is_scarce(error):  # the tester's own lack, which says nothing of the candidate
                 raise
-            answer = None
-        if isinstance(answer, dict):
-            return answer
+            message = b""
+        if message:
+            answer = _parsed(message)
+            if isinstance(answer, dict):
+                return answer
+            self.end(now=True)
+            raise _Lost(NO_ANSWER)
         code = self.end(now=False)
         lost = _Lost(_how(code))
         lost.killed = code == -signal.SIGKILL
@@ -173,6 +175,14 @@ class _Process:
             if os.fstat(self.printed.fileno()).st_size > FLOOD:
                 os.truncate(self.printed.fileno(), MOST_PRINTED)
                 self.flooded = True
+
+
+def _parsed(message: bytes) -> Any:
+    """What a message says; None for what is no JSON."""
+    try:
+        return json.loads(message)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _how(code: int) -> str:
@@ -381,7 +391,7 @@ class Isolated:
                 done.kept = _Returned(self, int(told["kept"]), (str(where), int(first), int(last)), done.output)
                 self._returned.add(done.kept)
         except (KeyError, TypeError, ValueError):
-            raise _Lost("said something that is no answer") from None
+            raise _Lost(NO_ANSWER) from None
         return done
 
     # --- the process -------------------------------------------------------------------------------------------------------
