@@ -28,7 +28,6 @@ REASON = 200  # characters of an error's first line that are kept
 WHY = {  # why a test does not pass, by a part of its name
     "test_exception.TestException.test_exception": "asks that an index out of bounds goes unnoticed; the emulator reports it",
     "test_zero_division_error_in_debug": "debug mode's division by zero raises nothing here",
-    "test_make_function_to_jit_function": "a device function with `*args` or `**kwargs` is refused",
     "test_explicit_signatures_device": "a device function's signatures are not held against its calls",
     "test_explicit_signatures": "counts the dispatcher's compiled forms, which here are made at the first launch",
     "test_round_to_f4_halfway": "round(float32, digits) is computed in float32, as Numba does it on a CPU",

@@ -579,11 +579,28 @@ def an_inner_function_of_two_meanings(x):
     x[0] = function(x[0])
 
 
-def an_inner_function_with_any_arguments(x):
-    def inner(*values):  # here
+def an_inner_function_with_any_names(x):
+    def inner(**values):  # here
+        return values["a"]
+
+    x[0] = inner(a=x[0])
+
+
+def a_kernel_with_any_arguments(*x):  # here
+    x[0][0] = 1
+
+
+def an_assignment_to_any_arguments(x):
+    def inner(*values):
+        values = values[1:]  # here
         return values[0]
 
-    x[0] = inner(x[0])
+    x[0] = inner(x[0], x[0])
+
+
+def a_tuple_spread_in_a_call(x):
+    pair = x[0], x[0]
+    x[0] = max(doubled(*pair), 1)  # here
 
 
 def an_array_of_vectors(x):
@@ -600,7 +617,10 @@ def an_array_of_vectors(x):
         an_unknown_operation,
         a_function_as_a_value,
         an_inner_function_of_two_meanings,
-        an_inner_function_with_any_arguments,
+        an_inner_function_with_any_names,
+        a_kernel_with_any_arguments,
+        an_assignment_to_any_arguments,
+        a_tuple_spread_in_a_call,
         an_array_of_vectors,
     ],
 )

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
 import uuid
 from typing import Any
 
@@ -68,6 +69,8 @@ def rewrite(
     program = Program(plain.__name__, code.co_filename, code.co_firstlineno, full, tracked or full, tag_of(plain))
     program.namespace.update(instructions.BY_NAME, __name__=__name__)
     program.options = options
+    if code.co_flags & inspect.CO_VARARGS:
+        raise program.refusal(f"the kernel {plain.__name__} takes *args", Location(program.name, program.file, program.line))
     scope = Scope(program, plain)
     program.file = scope.file
     scope.dtypes = {name: dtype for name, dtype in dtypes.items() if name not in scope.stored}
@@ -116,7 +119,11 @@ def rewritten(program: Program, scope: Scope, name: str, callers: tuple[Any, ...
     body = resolved(program, scope, scope.tree.body, "", callers, kernel=kernel)
 
     def compile_alone(inner: Scope, around: tuple[Any, ...]) -> str:
-        key = (inner.function, tuple(sorted((name, id(value)) for name, value in inner.statics.items())))
+        key = (
+            inner.function,
+            len(inner.parameters),
+            tuple(sorted((name, id(value)) for name, value in inner.statics.items())),
+        )
         if key not in program.alone:
             program.alone[key] = define_alone(program, inner, around)
         return program.alone[key]

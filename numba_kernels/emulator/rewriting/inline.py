@@ -65,15 +65,15 @@ class Inline(StatementPass):
             return self.rebuilt(node)
         made = self.call_of(node)  # type: ignore[arg-type]
         if function in self.callers:
-            arguments = self.bind(made, scope_of(self.program, function))
+            arguments = self.bind(made, scope_of(self.program, function, len(made.args)))
             return ast.Call(load(ITSELF), [load("__t"), load("__env"), *arguments.values()], [])
-        scope = scope_of(self.program, function)
+        scope = scope_of(self.program, function, len(made.args))
         arguments = self.bind(made, scope)
         expression = self.single_expression(scope, arguments)
         if expression is not None:
             return expression
         if scope.statics or scope.aliases or scope.substituted:  # of the attempt to write it out
-            scope = scope_of(self.program, function)
+            scope = scope_of(self.program, function, len(made.args))
         for parameter in self.given_functions(arguments, scope):
             scope.statics[parameter] = self.program.value(arguments.pop(parameter))
         name = self.compile_alone(scope, self.callers)
@@ -115,6 +115,8 @@ class Inline(StatementPass):
 
     def bind(self, node: ast.Call, scope: Scope) -> dict[str, ast.expr]:
         """The argument of each parameter of a device function, in order."""
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+            raise self.refusal(f"a call of {scope.name} with * or ** before an argument", node)
         given = dict(zip(scope.parameters, node.args, strict=False))
         given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
         defaults = scope.tree.args.defaults
@@ -131,7 +133,7 @@ class Inline(StatementPass):
         function = self.device_function(node)
         if function is None or not is_written_out(self.program, node, self.callers):  # type: ignore[arg-type]
             return False
-        scope = scope_of(self.program, function)
+        scope = scope_of(self.program, function, len(node.args))  # type: ignore[attr-defined]
         prefix = f"{scope.name}_{self.program.fresh('')[2:]}_"
         arguments = self.bind(self.call_of(node), scope)  # type: ignore[arg-type]
         self.given_functions(arguments, scope)

@@ -16,6 +16,7 @@ from .constants import constant
 from .program import UNKNOWN, Program
 from .source import LocalFunction, definition_of, is_device_function, own_nodes, python_function
 from .spins import SPIN_NAME, mark_spins
+from .starred import spread_out
 from .targets import GRID_SYNC, SPIN
 
 
@@ -28,13 +29,15 @@ class Scope:
     ``once``, the expressions of variables that are assigned once; ``dtypes``, those of parameters that are arrays, where known;
     ``grids``, variables that hold ``cg.this_grid()``; ``prefix``, before the final name of each of its variables; ``around``, the
     scope in which its defaults are read. What an inlined call binds its parameters to, each to one of three: ``statics``, a
-    constant or a function; ``aliases``, a variable of the caller; ``substituted``, an expression used once.
+    constant or a function; ``aliases``, a variable of the caller; ``substituted``, an expression used once. ``given``: how many
+    arguments by position a call gives it, which says what ``*args`` holds.
     """
 
-    def __init__(self, program: Program, function: Any) -> None:
+    def __init__(self, program: Program, function: Any, given: int = 0) -> None:
         self.function = python_function(function)
         self.name = self.function.__name__
         self.tree, self.file = definition_of(program, self.function)
+        spread_out(program, self.tree, given)
         self.around: Scope = self
         self.captured = {}
         for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True):
@@ -144,10 +147,11 @@ class Scope:
 class LocalScope(Scope):
     """An inner function or a lambda, whose other names are those of the function ``around`` it."""
 
-    def __init__(self, program: Program, function: LocalFunction) -> None:
+    def __init__(self, program: Program, function: LocalFunction, given: int = 0) -> None:
         self.function, self.name, self.around = function, function.__name__, function.around
         self.tree, self.file = copy.deepcopy(function.tree), self.around.file
         function.check(program)
+        spread_out(program, self.tree, given)
         self._read_tree(program)
         self.grids |= self.around.grids
 
@@ -171,6 +175,6 @@ def assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
     return pairs
 
 
-def scope_of(program: Program, function: Any) -> Scope:
-    """A device function's scope, of its own."""
-    return LocalScope(program, function) if isinstance(function, LocalFunction) else Scope(program, function)
+def scope_of(program: Program, function: Any, given: int = 0) -> Scope:
+    """A device function's scope, of its own, for a call with so many arguments by position."""
+    return (LocalScope if isinstance(function, LocalFunction) else Scope)(program, function, given)

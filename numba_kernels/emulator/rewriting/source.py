@@ -101,8 +101,8 @@ def definition_of(program: Program, function: Any) -> tuple[ast.FunctionDef, str
 
 def check_parameters(program: Program, definition: ast.FunctionDef, name: str, at: Location) -> None:
     arguments = definition.args
-    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
-        raise program.refusal(f"{name} takes *args, **kwargs or keyword-only parameters", at)
+    if arguments.kwarg or arguments.kwonlyargs:
+        raise program.refusal(f"{name} takes **kwargs or keyword-only parameters", at)
 
 
 def is_unchanged(code: python_types.CodeType) -> bool:

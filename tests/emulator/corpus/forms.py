@@ -115,6 +115,50 @@ def a_return_before_a_barrier(x, out):
     out[t] = halves(x[t])
 
 
+@cuda.jit(device=True)
+def last(*given):
+    return given[-1]
+
+
+@cuda.jit(device=True)
+def folded_with(join, first, *others):
+    """All values joined, the later ones two by two, each joined over the warp."""
+    if len(others) == 0:
+        return folded(first, join)
+    total = folded_with_first(join, *others)
+    return join(folded(first, join), total)
+
+
+@cuda.jit(device=True)
+def folded_with_first(join, *values):
+    total = folded(values[0], join)
+    for value in values:
+        total = join(total, value)
+    return total
+
+
+@right(1, 32, lambda: (ramp(32), zeros(32)), [34 + t if t > 7 else 41 for t in range(32)], 1)
+def as_many_arguments_as_a_call_gives(x, out):
+    def added(a, b, by=1):
+        return a + b + by - 1
+
+    t = cuda.threadIdx.x
+    out[t] = folded_with(larger, x[t]) + last(1, x[t]) + added(1, 2)
+    out[t] = max(out[t], folded_with(larger, x[t], float32(41) - x[t], -x[t]))
+
+
+@wrong(DataRace, 1, 32, lambda: (zeros(32), zeros(32)))
+def an_array_among_the_rest_that_is_written_too(x, out):
+    t = cuda.threadIdx.x
+    out[t] = rotated(t, x, x, 0)
+
+
+@cuda.jit(device=True)
+def rotated(t, held, *more):
+    held[t] = t
+    return more[0][(t + 1) % 32]
+
+
 # --- collectives anywhere ----------------------------------------------------------------------------------------------
 
 
