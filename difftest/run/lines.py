@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -20,7 +21,7 @@ from difftest.errors import LackingError, UsageError
 FOLDER = Path("out/journals")
 
 
-class Lines:
+class Lines(ABC):
     """An open file of such lines. `failure`: why it could not be written any more. `named`: somebody asked for it."""
 
     SCHEMA: ClassVar[str]
@@ -51,9 +52,9 @@ class Lines:
         except (OSError, LackingError):
             return None
 
+    @abstractmethod
     def take(self, line: dict[str, Any]) -> None:
         """Takes over what an earlier run wrote in a line. KeyError, TypeError, ValueError or AttributeError for no such line."""
-        raise NotImplementedError
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Adds a line, all of it or nothing. Where that fails the run goes on without; `failure` says why."""

@@ -42,6 +42,14 @@ def test_the_sign_of_a_gated_zero_is_judged_where_no_form_of_the_activation_canc
         assert verdict.conforms == (str(value) == str(right)), verdict.reasons
 
 
+@pytest.mark.parametrize("code", ["S0", "S2"])
+def test_the_sign_of_what_underflows_is_judged_under_a_limit_too(code):
+    op, inputs = OPERATORS["swigluoai_and_mul"], {"input": torch.tensor([[-(2.0**-24), 0.0]]).half()}  # half of the least number
+    for value in (0.0, -0.0):
+        verdict = judge(op, inputs, {"output": torch.tensor([[value]]).half()}, contract("swigluoai_and_mul", code))
+        assert verdict.conforms == (str(value) == "-0.0"), verdict.reasons
+
+
 def test_no_rows_lean_to_no_side():
     assert leaning(torch.empty(0).double(), torch.empty(0).double(), 2.0**-24) == 0.0
 
