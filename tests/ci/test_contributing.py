@@ -100,7 +100,7 @@ def test_the_tables_of_dtypes_name_the_same():
 
 def test_a_provider_made_up_from_the_list_conforms_and_is_named(monkeypatch, tmp_path):
     import cli
-    import difftest.providers  # noqa: F401, registers this project's own, which is to outlive the test
+    import difftest.providers.resolve  # noqa: F401, registers this project's own, which is to outlive the test
     from reference.providers import registry
     from reference.providers.claim import Claim
     from reference.providers.library import LibraryProvider
