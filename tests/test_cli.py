@@ -437,7 +437,11 @@ def test_a_case_file_that_is_not_there_is_one_line():
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["--cases", "30", "--widths", "3", "--regimes", "zeros,outliers"], ["--seed", "7", "--rows", "2"]]
+    "words",
+    [
+        ["--cases", "30", "--widths", "3", "--regimes", "zeros,outliers"],
+        *(pytest.param(words, marks=pytest.mark.slow) for words in ([], ["--seed", "7", "--rows", "2"])),
+    ],
 )
 def test_the_command_in_the_report_finds_the_worst_case_again(tmp_path, words):
     result = small("--failures", tmp_path, *words, candidate=ZEROS)

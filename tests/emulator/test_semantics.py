@@ -46,8 +46,18 @@ BOUNDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("source", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", [int8, int32, int64, uint8, uint32, uint64], ids=str)
+QUICK = [(int32, np.float32), (uint32, np.float64), (int64, np.float64), (uint64, np.float32)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        pytest.param(kind, source, marks=() if (kind, source) in QUICK else pytest.mark.slow)
+        for kind in (int8, int32, int64, uint8, uint32, uint64)
+        for source in (np.float32, np.float64)
+    ],
+    ids=str,
+)
 def test_a_float_beyond_an_integer_s_range_saturates(kind, source):
     """As ``cvt.rzi`` does: NaN gives 0, and the sign bit alone where 64 bits (or float64 to 32) are involved."""
 

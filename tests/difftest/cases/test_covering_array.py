@@ -95,8 +95,14 @@ def says_nothing(case):
     return found | ({"weights"} if case.weights == "subnormal" or narrow else set())
 
 
-@pytest.mark.parametrize("few_forms", [False, True])
-@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize(
+    ("op", "few_forms"),
+    [
+        pytest.param(op, few_forms, marks=pytest.mark.slow if "gemma" in op or (few_forms and "add" not in op) else ())
+        for op in OPERATORS
+        for few_forms in (False, True)
+    ],
+)
 def test_every_pair_of_values_that_can_occur_together_occurs(op, few_forms):
     for dtype in FORMATS:
         request = Request({op: contract(op)}, [dtype], WIDTHS, widest=5503, few_forms=few_forms, strength=2)
