@@ -131,11 +131,11 @@ WARP = (
 )
 STREAMED = (
     Form(_ADD, "bf16", "R0W0", options=_options(row_in="shared", threads_per_row=64, tiles_per_warp=2)),
+    Form(_ADD, "bf16", "R0W0", (1024,), options=_options(row_in="shared", threads_per_row=32, tiles_per_warp=2, exact=True)),
     Form(_ADD, "bf16", "R0W0", options=_options(row_in="memory", threads_per_row=64, tiles_per_warp=2)),
     Form(_PLAIN, "bf16", "W1", (1000,), options=_options(row_in="shared", threads_per_row=64, tiles_per_warp=1)),
     Form(_PLAIN, "bf16", "W0", options=_options(row_in="memory", threads_per_row=64, tiles_per_warp=1)),
     Form(_ADD, "bf16", "R0W0", options=_options(row_in="shared", threads_per_row=64, tiles_per_warp=2, fixed_tree=False)),
-    Form(_ADD, "bf16", "R0W0", (1024,), options=_options(row_in="shared", threads_per_row=32, tiles_per_warp=2, exact=True)),
 )
 # Several vectors a thread, each of two parts, are kept of the weight.
 KEPT = Form(
