@@ -49,14 +49,17 @@ class Emulated:
         if self.looks:
             return
         arguments = plan.arguments(tuple(host._words(r) for r in rows))
-        self.kernels[kernel, check].launch(
-            grid=grid,
-            block=kernel.config.threads,
-            args=arguments,
-            dynamic_shared_bytes=shared,
-            cluster=cluster,
-            schedule_seed=self.seed,
-        )
+        try:
+            self.kernels[kernel, check].launch(
+                grid=grid,
+                block=kernel.config.threads,
+                args=arguments,
+                dynamic_shared_bytes=shared,
+                cluster=cluster,
+                schedule_seed=self.seed,
+            )
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)  # what follows, a verdict or another form's source, may take its time
 
     def source(self) -> str:
         """What the emulator makes of the first kernel's source, with what it captures."""
