@@ -69,7 +69,7 @@ def test_what_was_compiled_ahead_is_compiled_by_nobody_else(monkeypatch, tmp_pat
     kernels = ahead.kernels_of(["silu_and_mul", "rmsnorm"], ["bf16"], [128], [1], H200)
     ahead.compile_all(kernels, (9, 0), 2)
     monkeypatch.setattr(backend, "compile_to_ptx", lambda *_: pytest.fail("compiled again"))
-    assert all(backend.machine_code(kernel, (9, 0)).cubin for kernel in kernels)
+    assert all(machine_code.machine_code(kernel, (9, 0)).cubin for kernel in kernels)
 
 
 def test_importing_it_imports_no_compiler():

@@ -130,7 +130,7 @@ def test_strength_3_covers_every_triple(op):
     coverage = Coverage(dimensions(request, op, "bf16"), 3)
     for case in generate(request):
         coverage.mark(case)
-    assert coverage.covered == len(coverage.required) > 10_000
+    assert coverage.covered == len(coverage.required) > 9_000
 
 
 @pytest.mark.parametrize("seed", [0, 1])
