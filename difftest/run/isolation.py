@@ -42,7 +42,7 @@ from reference.providers.protocol import Call as Question
 SECONDS, SECONDS_AN_ELEMENT = 60.0, 1e-5  # that a call may take: a form to compile, a thousand times what a loop in C takes
 SECONDS_TO_IMPORT = 300.0
 MOST_LOST = 64  # processes of a provider in a run; what is left then is not run
-KILLED_AGAIN = 2  # times that a call is made once more because its process was killed
+KILLED_AGAIN = 2  # times that a call is made, or a question asked, once more because its process was killed
 HANGS_COUNT = 16  # times as much as another loss: each takes its minute
 MOST_PRINTED = 1 << 20  # bytes kept of what a provider prints in a run
 FLOOD = 1 << 28  # bytes that a call may print before they are no longer counted, and no longer take room
@@ -412,13 +412,16 @@ class Isolated:
 
     def _ask(self, request: tuple) -> dict[str, Any]:
         """A question about the provider. Unavailable where the process ends of it."""
-        try:
-            self._ready()
-            assert self._process
-            return _understood(self._process.ask(request, SECONDS))
-        except _Lost as lost:
-            self._lose(lost)
-            raise Unavailable(f"it {lost} when asked for its {request[0]}") from None
+        for left in reversed(range(KILLED_AGAIN + 1)):
+            try:
+                self._ready()
+                assert self._process
+                return _understood(self._process.ask(request, SECONDS))
+            except _Lost as lost:
+                self._lose(lost)
+                if not (lost.killed and left):
+                    raise Unavailable(f"it {lost} when asked for its {request[0]}") from None
+        raise AssertionError("the last attempt returns or raises")
 
     def _ready(self) -> None:
         if self._process is None:

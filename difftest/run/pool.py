@@ -11,6 +11,7 @@ import os
 import signal
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ NEEDS = (
     "reference.providers",
 )
 # Libraries that start a thread for each core when they are imported start none with these.
+BEGUN_AGAIN = 4  # times that a task is whose process was killed: the next takes seconds to start, and may be killed meanwhile
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 Task = Any  # picklable
@@ -206,7 +208,7 @@ class _Pool:
     started: list[BaseProcess] = field(default_factory=list)
     busy: dict[Connection, _Worker] = field(default_factory=dict)
     crashes: dict[int, int] = field(default_factory=dict)  # by group, or all under -1
-    killed: set[tuple[int, int]] = field(default_factory=set)  # tasks whose process was killed once: group, tasks left of it
+    killed: Counter[tuple[int, int]] = field(default_factory=Counter)  # by group and tasks left of it: how often the process was
 
     def run(self, processes: int) -> None:
         prepare()
@@ -282,7 +284,7 @@ class _Pool:
         lost = Lost(worker.process.exitcode, self.limits.silence if silent else None, bool(worker.current))
         if not worker.left:
             return
-        if self._killed_first(worker, lost):
+        if self._killed_from_outside(worker, lost):
             self._begin_again(worker)
             return
         self.report(worker.group, worker.left.pop(0), lost)
@@ -297,14 +299,14 @@ class _Pool:
                 self.report(worker.group, task, Lost(lost.exit_code, lost.silent, False, self.crashes[owner]))
             self.ended(worker.group, time.monotonic() - worker.began)
 
-    def _killed_first(self, worker: _Worker, lost: Lost) -> bool:
-        """Whether the process was killed in the task for the first time: that comes from outside, for all that is known (a
-        person, a system that lacks memory), and the task is done again."""
+    def _killed_from_outside(self, worker: _Worker, lost: Lost) -> bool:
+        """Whether the process was killed in the task, or on the way to it, by a person or a system that lacks memory, for all
+        that is known; the task is done again, so many times."""
         task = worker.group, len(worker.left)
-        if lost.exit_code != -signal.SIGKILL or lost.silent is not None or task in self.killed:
+        if lost.exit_code != -signal.SIGKILL or lost.silent is not None:
             return False
-        self.killed.add(task)
-        return True
+        self.killed[task] += 1
+        return self.killed[task] <= BEGUN_AGAIN
 
     def _begin_again(self, worker: _Worker) -> None:
         """Another process goes on with what is left of a lost one's group."""

@@ -41,6 +41,27 @@ class Dead(Squares):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class ShotAt(Squares):
+    """Its process is killed so many times as it begins, and once more in the task; a folder keeps count."""
+
+    def __init__(self, folder, times):
+        self.folder, self.times = folder, times
+
+    def _shot(self, most):
+        marks = len(list(self.folder.iterdir()))
+        if marks < most:
+            (self.folder / str(marks)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def begin(self, group):
+        self._shot(self.times)
+        return self._do
+
+    def _do(self, task):
+        self._shot(self.times + 1)
+        return task * task
+
+
 def run(groups, work=None, **how):
     """What was reported, in order, and the groups that ended."""
     told, ended = [], []
@@ -70,6 +91,12 @@ def test_a_crash_costs_its_task_and_another_process_does_the_rest_of_its_group()
     assert lost == Lost(exit_code=-9)
     assert lost.why == "the process died (exit code -9)"
     assert ended == [0, 1]
+
+
+@pytest.mark.parametrize(("times", "answer"), [(pool.BEGUN_AGAIN - 1, 49), (pool.BEGUN_AGAIN, Lost(exit_code=-9))])
+def test_a_task_is_begun_again_so_many_times(tmp_path, times, answer):
+    told, _ = run([[7]], ShotAt(tmp_path, times), processes=1)
+    assert told == [(0, 7, answer)]
 
 
 def test_too_many_crashes_of_all_start_no_further_process():
