@@ -20,21 +20,8 @@ from reference.contracts import contract
 
 CASE = Case("fused_add_rmsnorm", "bf16", (2,), 3, "normal", 1, contract("fused_add_rmsnorm"))
 SAVED = {"schema": SCHEMA, **CASE.to_json(), "candidate": "torch", "against": "torch"}
-DIFFTEST = [
-    "difftest",
-    "--candidate",
-    "torch",
-    "--ops",
-    "rmsnorm",
-    "--dtypes",
-    "bf16",
-    "--widths",
-    "3",
-    "--strength",
-    "0",
-    "--cases",
-    "0",
-]
+DIFFTEST = ["difftest", "--candidate", "torch", "--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "3"]
+DIFFTEST += ["--strength", "0", "--cases", "0"]
 RUN = {"schema": "numba-kernels/difftest/2", "environment": {}, "cases": [SAVED, SAVED]}
 
 
