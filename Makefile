@@ -17,7 +17,7 @@ ORDER ?= $$(git rev-parse HEAD)
 SLOW = $(PYTEST) -m slow $(if $(BUDGET),--budget $(BUDGET) --order-seed "$(ORDER)") $(ARGS)
 BITS := tests/numba_kernels/test_bits.py
 
-.PHONY: difftest test lint ci slow bits pages floors sanitize faults fuzz clean
+.PHONY: difftest test lint ci slow bits pages wheel floors sanitize faults fuzz clean
 
 difftest: $(VENV)/.installed
 	$(BIN)/python cli.py difftest $(ARGS)
@@ -59,6 +59,13 @@ bits: $(VENV)/.installed-test
 # Generated pages and blocks are what the code and the result files say.
 pages: $(VENV)/.installed-test
 	$(BIN)/python cli.py docs --check
+
+# A wheel that brings machine code for these architectures, of which only sm_90 ever ran; no GPU is needed. Two core-hours for all.
+ARCHS := sm_80,sm_90,sm_100,sm_120
+wheel: $(VENV)/.installed-test
+	rm -rf build numba_kernels/cubins
+	$(BIN)/python -m numba_kernels.build --arch $(ARCHS)
+	$(BIN)/python -m pip wheel -q --no-deps -w dist .
 
 # The kernels under NVIDIA's compute-sanitizer, on a GPU machine; LOG=FILE keeps all that it says.
 sanitize:

@@ -31,7 +31,7 @@ from difftest.providers.resolve import resolve
 from difftest.report import jsonl
 from difftest.run import conditions
 from numba_kernels.kernels.config import Kernel
-from numba_kernels.runtime.ahead import compile_all
+from numba_kernels.runtime.compiling import compile_all
 from numba_kernels.runtime.launch import target
 from numba_kernels.tuning import Target
 from reference.providers import Provider

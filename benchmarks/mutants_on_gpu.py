@@ -34,6 +34,7 @@ from difftest.mutants.machine.listing import by_name, mutants
 from difftest.mutants.machine.proofs import only_on_a_gpu
 from difftest.report import jsonl
 from difftest.run import conditions
+from numba_kernels.backend import shipped
 
 SCHEMA = "numba-kernels/mutants-on-gpu/1"
 CALLS = 200  # of a chain: the window in which a successor runs ahead of its predecessor is a microsecond or so
@@ -133,6 +134,7 @@ def in_a_process(name: str, work: Callable[[Callable[[Any], None]], None]) -> tu
         signal.alarm(LIMIT)
         with tempfile.TemporaryDirectory() as cache:  # the machine code of a mutant goes by its original's name
             os.environ["NUMBA_KERNELS_CACHE"] = cache
+            shipped.FOLDER = Path(cache)
             if name:
                 mutant = by_name(name)
                 install(mutant.source.module, mutant.text())

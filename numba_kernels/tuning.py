@@ -30,6 +30,13 @@ class Target:
     pdl: bool = False
     bulk_prefetch: bool = False
 
+    @classmethod
+    def of(cls, cc: tuple[int, int], shared_bytes: int, processors: int) -> Target:
+        """A GPU by its compute capability and sizes."""
+        major, minor = cc
+        clusters = {9: 16, 10: 16}.get(major, 8 if major > 10 else 1)
+        return cls(f"sm_{major}{minor}", shared_bytes, processors, clusters, pdl=major >= 9, bulk_prefetch=major >= 9)
+
 
 EMULATOR = Target("emulator", shared_bytes=227 * 1024, processors=1)
 

@@ -134,14 +134,19 @@ def contract_costs(page: Path) -> str:
 
 def first_calls(page: Path) -> str:
     """Seconds of the first call in a process."""
+    states = {
+        "compiled": "kernel compiled",
+        "cached": "machine code from the disk cache",
+        "shipped": "machine code that the package brings",
+    }
     document = sources.latest(FIRST_CALL)
     if not document:
         return sources.not_yet(FIRST_CALL)
     rows = [
-        (each["op"], *(f"{each[state]['first_call']:.2f}" for state in ("compiled", "cached")))
+        (each["op"], *(f"{each[state]['first_call']:.2f}" if state in each else "not measured" for state in states))
         for each in document["first_calls"]
     ]
-    heads = ("first call in a process, seconds", "kernel compiled", "machine code from the disk cache")
+    heads = ("first call in a process, seconds", *states.values())
     return f"{tables.where(document)}.\n\n{_words(heads, rows)}"
 
 

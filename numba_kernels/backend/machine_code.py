@@ -1,4 +1,7 @@
-"""Machine code of a kernel, cached on disk between processes. Numba is imported only where a kernel must be compiled."""
+"""Machine code of a kernel: it came with the package, or is in the disk cache, or is compiled now.
+
+Numba is imported only where a kernel must be compiled.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,22 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .compiled import Compiled, sources
+from .shipped import shipped
+
 if TYPE_CHECKING:
     from ..kernels.config import Kernel
 
-SOURCES = ("backend/*.py", "kernels/*.py", "formats.py")  # what compiled code depends on: patterns in the package's folder
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Machine code: the cubin for one architecture, and its entry's name."""
-
-    cubin: bytes
-    entry: str
-
 
 def machine_code(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
-    """Machine code for a kernel, from the disk cache where it has it."""
+    """Machine code for a kernel on compute capability ``cc``."""
+    brought = shipped(kernel, cc)
+    if brought is not None:
+        return brought
 
     def make_ptx() -> str:
         from .compile import compile_to_ptx
@@ -38,10 +36,15 @@ def machine_code(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
     return cached_code(repr(kernel), cc, make_ptx)
 
 
+def is_stored(kernel: Kernel, cc: tuple[int, int]) -> bool:
+    """Whether `machine_code` would find it without compiling."""
+    return shipped(kernel, cc) is not None or _read(_cached_path(repr(kernel), cc)) is not None
+
+
 def cached_code(name: str, cc: tuple[int, int], make_ptx: Callable[[], str]) -> Compiled:
     """Machine code of PTX with one entry, from the disk cache where it has it. ``name`` says all that the PTX depends on, beside
     this package's sources and the compilers."""
-    path = cache_folder() / f"{_key(name, cc)}.cubin"
+    path = _cached_path(name, cc)
     stored = _read(path)
     if stored is not None:
         return stored
@@ -64,17 +67,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numba_kernels"
 
 
-def _key(name: str, cc: tuple[int, int]) -> str:
-    return hashlib.sha256(f"{_generation()}|{cc}|{name}".encode()).hexdigest()[:40]
+def _cached_path(name: str, cc: tuple[int, int]) -> Path:
+    return cache_folder() / f"{hashlib.sha256(f'{_generation()}|{cc}|{name}'.encode()).hexdigest()[:40]}.cubin"
 
 
 @cache
 def _generation() -> str:
     """What the code depends on beside the kernel: our sources and the compilers' versions."""
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for source in sorted(path for pattern in SOURCES for path in package.glob(pattern)):
-        digest.update(source.read_bytes())
+    digest = hashlib.sha256(sources().encode())
     for name in ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-nvjitlink"):
         try:
             digest.update(f"{name} {importlib.metadata.version(name)}".encode())

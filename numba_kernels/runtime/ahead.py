@@ -1,14 +1,10 @@
-"""Compiling ahead of the first call: a server's kernels, several at a time in processes of their own, into the disk cache."""
+"""Compiling ahead of the first call: which kernels a server's calls take."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..declarations import OPERATORS, Checked, Flag, Number, Operator, Role
@@ -35,11 +31,13 @@ def warm_up(
 
     ``dtypes``: of "fp32", "fp16", "bf16", weights alike. ``widths``: of the output. ``rows``: numbers of rows to be met; few
     kernels serve all of them. Tensors are taken for contiguous and aligned. ``contract``: None is each operator's default.
-    ``processes``: None is one a core. The machine code goes to the disk cache, so the next process compiles nothing.
+    ``processes``: None is one a core. Machine code that the package brings is loaded as it is; what is compiled goes to the disk
+    cache, so the next process compiles nothing.
 
     Raises ValueError, naming the argument, for what is not supported; RuntimeError without a GPU, or where a compilation fails.
     """
     from . import launch
+    from .compiling import compile_all
 
     ops, dtypes, widths, rows = list(ops), list(dtypes), list(widths), list(rows)
     _check(ops, dtypes, widths, rows)
@@ -68,24 +66,6 @@ def kernels_of(
         plan = operator.launch.plan(_call(operator, dtype, width, count, contract))
         found[plan.kernel(target, (0,) * len(operator.buffer_arguments()), target.pdl)] = None
     return list(found)
-
-
-def compile_all(kernels: Sequence[Kernel], cc: tuple[int, int], processes: int) -> None:
-    """Compile kernels for a compute capability into the disk cache. RuntimeError with the last line of a process that fails."""
-    count = min(processes, len(kernels))
-    package = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
-    command = [sys.executable, "-c", f"from {__name__} import compile_those_sent; compile_those_sent()"]
-    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) for _ in range(count)]
-    for number, process in enumerate(running):
-        assert process.stdin is not None
-        process.stdin.write(pickle.dumps((kernels[number::count], cc)))
-        process.stdin.close()
-        process.stdin = None
-    said = [process.communicate()[1].decode(errors="replace").strip() for process in running]
-    for process, text in zip(running, said, strict=True):
-        if process.returncode:
-            raise RuntimeError(f"warm_up: a process that compiles ended: {text.splitlines()[-1] if text else process.returncode}")
 
 
 def _check(ops: Sequence[str], dtypes: Sequence[str], widths: Sequence[int], rows: Sequence[int]) -> None:
@@ -118,12 +98,3 @@ def _call(operator: Operator, dtype: str, width: int, count: int, contract: str 
     numbers = {p.name: check.check_number(p, operator.default(p.name)) for p in operator.parameters if isinstance(p, Number)}
     flags = {p.name: bool(operator.default(p.name)) for p in operator.parameters if isinstance(p, Flag)}
     return Checked(rows, choices, numbers, flags)
-
-
-def compile_those_sent() -> None:
-    """The life of a process of `compile_all`."""
-    from ..backend.machine_code import machine_code
-
-    kernels, cc = pickle.load(sys.stdin.buffer)
-    for kernel in kernels:
-        machine_code(kernel, cc)

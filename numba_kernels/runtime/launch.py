@@ -40,15 +40,8 @@ def device_count() -> int:
 @cache
 def target(device: int) -> Target:
     """What kernels for ``device`` may use."""
-    major, minor = capability(device)
-    return Target(
-        name=f"sm_{major}{minor}",
-        shared_bytes=_attribute(device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-        processors=_attribute(device, "MULTIPROCESSOR_COUNT"),
-        clusters={9: 16, 10: 16}.get(major, 8 if major > 10 else 1),
-        pdl=major >= 9,
-        bulk_prefetch=major >= 9,
-    )
+    shared_bytes, processors = _attribute(device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"), _attribute(device, "MULTIPROCESSOR_COUNT")
+    return Target.of(capability(device), shared_bytes, processors)
 
 
 def capability(device: int) -> tuple[int, int]:

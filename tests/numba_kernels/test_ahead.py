@@ -11,7 +11,7 @@ from numba_kernels import tuning
 from numba_kernels.backend import compile as backend
 from numba_kernels.backend import machine_code
 from numba_kernels.declarations import OPERATORS
-from numba_kernels.runtime import ahead, host, launch
+from numba_kernels.runtime import ahead, compiling, host, launch
 
 H200 = tuning.Target("sm_90", shared_bytes=227 * 1024, processors=132, clusters=16, pdl=True, bulk_prefetch=True)
 ROWS = [1, 16, 64, 128, 255, 256, 300, 2000, 4096, 65536]
@@ -59,22 +59,31 @@ def test_without_a_gpu_there_is_nothing_to_compile_for(monkeypatch):
 
 def test_a_process_that_fails_is_an_error_and_says_its_last_line():
     kernels = ahead.kernels_of(["silu_and_mul"], ["bf16"], [128], [1], H200)
-    with pytest.raises(RuntimeError, match=r"^warm_up: a process that compiles ended: .*compute capability 1.0"):
-        ahead.compile_all(kernels, (1, 0), 2)
+    with pytest.raises(RuntimeError, match=r"^a process that compiles ended: .*compute capability 1.0"):
+        compiling.compile_all(kernels, (1, 0), 2)
 
 
 @pytest.mark.slow
 def test_what_was_compiled_ahead_is_compiled_by_nobody_else(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_KERNELS_CACHE", str(tmp_path))
     kernels = ahead.kernels_of(["silu_and_mul", "rmsnorm"], ["bf16"], [128], [1], H200)
-    ahead.compile_all(kernels, (9, 0), 2)
+    compiling.compile_all(kernels, (9, 0), 2)
     monkeypatch.setattr(backend, "compile_to_ptx", lambda *_: pytest.fail("compiled again"))
     assert all(machine_code.machine_code(kernel, (9, 0)).cubin for kernel in kernels)
 
 
-def test_importing_it_imports_no_compiler():
-    code = "import sys, numba_kernels; assert numba_kernels.warm_up; assert not {'numba', 'llvmlite', 'cuda'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_what_is_stored_starts_no_process(monkeypatch):
+    kernels, told = ahead.kernels_of(["silu_and_mul"], ["bf16"], [128], [1, 4], H200), []
+    monkeypatch.setattr(compiling, "is_stored", lambda *_: True)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    compiling.compile_all(kernels, (9, 0), 2, lambda: told.append(1))
+    assert len(told) == len(kernels) == 2
+
+
+def test_importing_it_imports_no_compiler_and_no_command_line():
+    unwanted = {"numba", "llvmlite", "cuda", "click", "rich"}
+    code = f"import sys, numba_kernels; assert numba_kernels.warm_up; print({unwanted} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
 
 
 def test_what_the_disk_cache_has_is_launched_without_numba(tmp_path, monkeypatch):
