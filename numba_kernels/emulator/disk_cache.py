@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import sys
 import types as python_types
@@ -27,6 +28,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
 VARIABLE = "NUMBA_KERNELS_EMULATOR_CACHE"
+MOST_FILES = 512  # of a package, that are read for a digest: hundredths of a second
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, numba.types.Type)
 
 
@@ -191,11 +193,23 @@ def _feed(state: Any, value: Any, open_values: list[int]) -> None:
 
 
 def _package(module: str, file: str) -> str:
-    """A digest of the files that a function's names can come from: its own, and what is loaded of its top package."""
+    """A digest of the files that a function's names can come from: its own, and those of its top package."""
     top = module.partition(".")[0]
     if top in ("numba", "numpy", "llvmlite"):
         return top  # their versions are in the digest
-    return "".join(_file_digest(f, _stamp(f)) for f in sorted({file, *_loaded(top, len(sys.modules))}) if f)
+    folders = tuple(getattr(sys.modules.get(top), "__path__", ()))
+    return "".join(
+        _file_digest(f, _stamp(f)) for f in sorted({file, *_files(folders), *_loaded(top, len(sys.modules), folders)}) if f
+    )
+
+
+@functools.lru_cache(64)
+def _files(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The sources below a package's folders: all, since a key must not change with what else a program imports; none of a large
+    package, of which what is loaded has to do.
+    """
+    found = [str(path) for folder in folders for path in itertools.islice(Path(folder).rglob("*.py"), MOST_FILES + 1)]
+    return tuple(found) if len(found) <= MOST_FILES else ()
 
 
 @functools.lru_cache(256)

@@ -186,6 +186,23 @@ def test_a_digest_tells_values_apart_and_not_objects():
     assert len({disk_cache.digest(make(v)) for v in values}) == len(values)
 
 
+@pytest.mark.parametrize("most", [512, 2])
+def test_what_else_is_loaded_of_a_package_changes_no_name_unless_the_package_is_large(tmp_path, monkeypatch, most):
+    monkeypatch.setattr(disk_cache, "MOST_FILES", most)
+    monkeypatch.syspath_prepend(tmp_path)
+    package = tmp_path / f"made_up_of_{most}"
+    package.mkdir()
+    for name, text in (("__init__", ""), ("kernels", "def scale(x):\n    return 2 * x\n"), ("other", "FACTOR = 2\n")):
+        (package / f"{name}.py").write_text(text)
+    scale = importlib.import_module(f"{package.name}.kernels").scale
+    before = disk_cache.digest(scale)
+    importlib.import_module(f"{package.name}.other")
+    assert (disk_cache.digest(scale) == before) is (most == 512)
+    loaded = disk_cache.digest(scale)
+    (package / "other.py").write_text("FACTOR = 3.0\n")
+    assert disk_cache.digest(scale) != loaded
+
+
 def test_what_cannot_be_digested_is_not_kept(tmp_path, monkeypatch):
     monkeypatch.setenv(disk_cache.VARIABLE, str(tmp_path))
     assert disk_cache.entry_file("text", {"a": 1}) is not None
