@@ -198,9 +198,8 @@ def _package(module: str, file: str) -> str:
     if top in ("numba", "numpy", "llvmlite"):
         return top  # their versions are in the digest
     folders = tuple(getattr(sys.modules.get(top), "__path__", ()))
-    return "".join(
-        _file_digest(f, _stamp(f)) for f in sorted({file, *_files(folders), *_loaded(top, len(sys.modules), folders)}) if f
-    )
+    of_package = _files(folders) or _loaded(top, len(sys.modules))
+    return "".join(_file_digest(f, _stamp(f)) for f in sorted({file, *of_package}) if f)
 
 
 @functools.lru_cache(64)
