@@ -15,7 +15,7 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 BUDGET ?=
 ORDER ?= $$(git rev-parse HEAD)
 SLOW = $(PYTEST) -m slow $(if $(BUDGET),--budget $(BUDGET) --order-seed "$(ORDER)") $(ARGS)
-BITS := tests/numba_kernels/test_bits.py
+BITS := tests/numba_kernels/test_bits.py tests/benchmarks/test_bits_on_gpu.py
 
 .PHONY: difftest test lint ci slow bits pages wheel floors sanitize faults fuzz clean
 
@@ -50,7 +50,7 @@ ci:
 
 # Tests of over ten seconds, but for the record of bits.
 slow: $(VENV)/.installed-test
-	$(SLOW) --ignore=$(BITS)
+	$(SLOW) $(addprefix --ignore=,$(BITS))
 
 # The record of output bits, every operator, dtype, contract and width.
 bits: $(VENV)/.installed-test

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 
 COMPILING = {Path(__file__).parent / room for room in ("numba_kernels", "emulator")}
 UNTRACED = pytest.StashKey[bool]()
@@ -19,6 +18,8 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
+    import torch  # here, not above: the process that hands out the tests collects none, and waits for no import
+
     if not torch.cuda.is_available():
         left_out = [item for item in items if item.get_closest_marker("gpu")]
         config.hook.pytest_deselected(items=left_out)  # a third of all: to skip each takes half a minute

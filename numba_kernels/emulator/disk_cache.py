@@ -140,6 +140,7 @@ def locked(file: Path | None) -> Iterator[None]:
 def digest(value: Any) -> str:
     """A name for a value's content; raises :class:`NotDigestible`."""
     state = hashlib.blake2b(digest_size=16)
+    _package.cache_clear()  # its files may have changed since the last digest
     _feed(state, value, [])
     return state.hexdigest()
 
@@ -192,6 +193,7 @@ def _feed(state: Any, value: Any, open_values: list[int]) -> None:
         raise NotDigestible(type(value))
 
 
+@functools.lru_cache(64)
 def _package(module: str, file: str) -> str:
     """A digest of the files that a function's names can come from: its own, and those of its top package."""
     top = module.partition(".")[0]

@@ -22,6 +22,7 @@ def test_every_operator_dtype_and_contract_is_drawn_in_every_round_and_every_edg
     assert all(1 <= width <= script.WIDEST for _, width, _ in rounds)
 
 
+@pytest.mark.slow
 def test_the_emulator_has_its_own_bits_again_in_every_regime():
     found = script.compare(GROUP, 40, 7, "cpu")
     assert found.differing == 0

@@ -71,7 +71,8 @@ def test_an_error_whose_text_fails_and_a_folder_that_takes_no_file_are_told_all_
     assert faults.report(ValueError("x")).endswith("its report could not be kept")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_run_ends_as_it_would_where_standard_output_has_few_characters(tmp_path, encoding):
     command = [sys.executable, "cli.py", "difftest", *SMALL, "--json", str(tmp_path / "run.json")]
     done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=False)

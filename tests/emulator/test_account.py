@@ -147,8 +147,6 @@ WRONG = [
     (max_of_a_slice, (floats(32),)),
 ]
 QUICK = [
-    three_dimensions,
-    four_dimensions,
     a_loop_over_shared,
     flat,
     an_array_in_a_tuple,

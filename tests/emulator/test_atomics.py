@@ -55,6 +55,7 @@ def test_each_operation_changes_and_returns_the_old_value(check):
 
 
 @SEEDS
+@pytest.mark.slow
 def test_a_histogram_in_shared_memory(seed):
     def kernel(x, bins):
         s = cuda.shared.array(8, int32)
@@ -182,6 +183,7 @@ def test_a_lock_that_is_never_given_back():
 
 
 @SEEDS
+@pytest.mark.slow
 def test_the_last_block_adds_up_what_the_others_left(seed):
     def kernel(x, partial, count, total):
         s = cuda.shared.array(1, uint32)
@@ -203,6 +205,7 @@ def test_the_last_block_adds_up_what_the_others_left(seed):
     assert total[0] == x.sum()
 
 
+@pytest.mark.slow
 def test_the_last_block_without_a_fence_is_a_race():
     def kernel(partial, count, total):
         if cuda.threadIdx.x == 0:

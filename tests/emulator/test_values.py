@@ -7,7 +7,7 @@ from numba import cuda, float32, float64, int32, int64, uint16, uint32
 from numba_kernels.emulator import CompileError, EmulatedKernel, KernelException
 
 ALL = 0xFFFFFFFF
-BOTH = pytest.mark.parametrize("check", ["fast", "full"])
+BOTH = pytest.mark.parametrize("check", [pytest.param("fast", marks=pytest.mark.slow), "full"])
 
 
 def run(kernel, block, *args, grid=1, check="fast", **options):

@@ -105,7 +105,7 @@ WORDS = st.text(st.characters(exclude_categories=["Cs", "Nd"], exclude_character
 WORDS |= st.sampled_from([*ODD.split(), "1x", "x1", " ", "", "\udcff", "9" * 30])
 
 
-@fuzzed(st.sampled_from(sorted(SMALL)), st.data(), few=40)
+@fuzzed(st.sampled_from(sorted(SMALL)), st.data(), few=20)
 def test_a_command_takes_its_options_or_is_bad_usage(name, data):
     known = {option.opts[0]: option for option in cli.main.commands[name].params if isinstance(option, click.Option)}
     usual = iter(SMALL[name].split())

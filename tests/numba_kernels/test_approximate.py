@@ -29,7 +29,7 @@ def test_over_all_arguments_the_gpu_made_no_exception():
     assert all((each["inputs"], each["exceptions"]) == (2**32, 0) for each in instructions.values())
 
 
-@pytest.mark.parametrize("name", script.PERIODS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "rcp" else pytest.mark.slow) for name in script.PERIODS])
 def test_the_coefficients_give_every_result_of_the_period(name):
     approximation = {"rsqrt": approximate.RSQRT, "rcp": approximate.RECIPROCAL_FTZ, "ex2": approximate.EXP2_FTZ}[name]
     rule = njit(approximation.make(njit))

@@ -67,6 +67,7 @@ def test_interleaved_pairs_have_the_bits_of_the_two_halves(dtype, form):
     assert np.array_equal(bits(got), bits(want))
 
 
+@pytest.mark.slow
 def test_interleaved_pairs_of_the_textbook_kernel_too():
     halves = random((3, 222), "bf16")
     want = run(GatedOperation("gelu_tanh", "bf16"), TextbookGatedConfig(64), halves)
@@ -142,6 +143,7 @@ def test_an_unknown_activation_is_refused_with_the_names_that_there_are():
         make_gated_kernel(GatedOperation("relu", "bf16"), config(8, 2))
 
 
+@pytest.mark.slow
 def test_no_finite_gate_gives_nan_in_the_textbook_kernel():
     gates = np.array([[0.0, -0.0, 88.0, -88.0, 3e38, -3e38, 20.0, -20.0, 1e-40]], np.float32)
     x = np.concatenate([gates, np.ones_like(gates)], axis=1)

@@ -222,6 +222,7 @@ def test_the_import_brings_neither_dynamo_nor_numba():
     assert run.stdout.split() == ["[]", "numba_kernels::rmsnorm"]
 
 
+@pytest.mark.slow
 def test_torch_may_be_imported_after_the_package():
     code = (
         "import numba_kernels, sys\n"

@@ -79,7 +79,7 @@ WORKERS = [
     slow({"access": 4, "weight_access": 8}),
     slow({"threads_per_row": 64, "tiles_per_warp": 8, "early_weights": 0, "exact": True}),
     slow({"threads_per_row": 96, "tiles_per_warp": 8, "early_weights": 0}),
-    {"row_in": "shared", "threads_per_row": 96, "tiles_per_warp": 2},
+    slow({"row_in": "shared", "threads_per_row": 96, "tiles_per_warp": 2}),
     slow({"row_in": "memory", "threads_per_row": 160, "tiles_per_warp": 1}),
 ]
 
@@ -104,7 +104,8 @@ def test_a_row_has_the_same_bits_among_any_number_of_rows(width):
         assert np.array_equal(other[1], results[0][1])
 
 
-@pytest.mark.parametrize("width", [slow(64), 111, slow(512)])
+@pytest.mark.parametrize("width", [64, 111, 512])
+@pytest.mark.slow
 def test_short_rows_keep_their_bits_in_a_warp_a_part_of_it_or_a_block(width):
     x, residual, weight = fp32_rows(13, width)
     tree = row_tree(width, 4)
@@ -168,6 +169,7 @@ WITH_LANES_LEFT = [
 
 
 @pytest.mark.parametrize("workers", WITH_LANES_LEFT, ids=str)
+@pytest.mark.slow
 def test_lanes_past_the_row_s_end_load_nothing_that_others_write(workers):
     """What is written in place is another thread's from the store on, with no barrier between."""
     x, residual, weight = fp32_rows(5, 2048)

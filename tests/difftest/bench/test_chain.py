@@ -152,6 +152,7 @@ def test_a_prefetch_stays_inside_the_weight():
         assert each.size % 16 == each.step % 16 == 0
 
 
+@pytest.mark.slow
 def test_the_norm_with_a_prefetch_is_ours_and_one_instruction_more():
     kernel = choice(timed("fused_add_rmsnorm", "bf16", 16, 4096), H200)
     ptx = launch.compile_to_ptx(kernels.make_norm_with_prefetch, kernel, (9, 0))

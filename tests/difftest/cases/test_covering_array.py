@@ -95,10 +95,13 @@ def says_nothing(case):
     return found | ({"weights"} if case.weights == "subnormal" or narrow else set())
 
 
+FEW = ("fused_add_rmsnorm", "swigluoai_and_mul")
+
+
 @pytest.mark.parametrize(
     ("op", "few_forms"),
     [
-        pytest.param(op, few_forms, marks=pytest.mark.slow if "gemma" in op or (few_forms and "add" not in op) else ())
+        pytest.param(op, few_forms, marks=pytest.mark.slow if op not in FEW or (few_forms and op != FEW[0]) else ())
         for op in OPERATORS
         for few_forms in (False, True)
     ],

@@ -68,25 +68,36 @@ def test_every_contract_is_named_from_each_of_five_seeds_at_each_width(provider,
         ("norms", "fused_add_rmsnorm_r1w0", "contract: R1W0 (eps 1e-06 as passed; weight bias 0)"),
         ("norms", "fused_add_rmsnorm_r0w1", "contract: R0W1 (eps 1e-06 as passed; weight bias 0)"),
         ("norms", "fused_add_rmsnorm_r1w1", "contract: R1W1 (eps 1e-06 as passed; weight bias 0)"),
-        ("norms", "rmsnorm_w0", "contract: W0 (eps 1e-06 as passed; weight bias 0)"),
+        pytest.param("norms", "rmsnorm_w0", "contract: W0 (eps 1e-06 as passed; weight bias 0)", marks=pytest.mark.slow),
         ("norms", "rmsnorm_w1", "contract: W1 (eps 1e-06 as passed; weight bias 0)"),
-        ("norms", "rmsnorm_of_torch", "contract: W0 (eps 1e-06 as passed; weight bias 0)"),
+        pytest.param("norms", "rmsnorm_of_torch", "contract: W0 (eps 1e-06 as passed; weight bias 0)", marks=pytest.mark.slow),
         ("norms", "gemma_rmsnorm_w0", "contract: W0 (eps 1e-06 as passed; weight bias 1 in fp32)"),
         ("norms", "gemma_rmsnorm_bias_in_the_dtype", "contract: W0 (eps 1e-06 as passed; weight bias 1 in {dtype})"),
-        ("norms", "gemma_rmsnorm_without_the_bias", "contract: W0 (eps 1e-06 as passed; weight bias 0)"),
-        ("norms", "gemma_fused_add_rmsnorm_r1w1", "contract: R1W1 (eps 1e-06 as passed; weight bias 1 in fp32)"),
+        pytest.param(
+            "norms", "gemma_rmsnorm_without_the_bias", "contract: W0 (eps 1e-06 as passed; weight bias 0)", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "norms",
+            "gemma_fused_add_rmsnorm_r1w1",
+            "contract: R1W1 (eps 1e-06 as passed; weight bias 1 in fp32)",
+            marks=pytest.mark.slow,
+        ),
         ("norms", "rmsnorm_one_e_minus_5", "contract: W0 (eps 1e-05, not the 1e-06 passed; weight bias 0)"),
-        ("norms", "rmsnorm_one_e_minus_6", "contract: W0 (eps 1e-06 whatever is passed; weight bias 0)"),
+        pytest.param(
+            "norms", "rmsnorm_one_e_minus_6", "contract: W0 (eps 1e-06 whatever is passed; weight bias 0)", marks=pytest.mark.slow
+        ),
         ("norms", "rmsnorm_without_eps", "contract: W0 (eps 0, not the 1e-06 passed; weight bias 0)"),
         ("norms", "rmsnorm_eps_of_the_dtype", "contract: W0 (eps {eps:g}, not the 1e-06 passed; weight bias 0)"),
         ("norms", "rmsnorm_eps_of_its_own", "contract: W0 (eps 0.000325, not the 1e-06 passed; weight bias 0)"),
-        ("gated", "silu_and_mul_s0", "contract: S0 (silu in fp32)"),
+        pytest.param("gated", "silu_and_mul_s0", "contract: S0 (silu in fp32)", marks=pytest.mark.slow),
         ("gated", "silu_and_mul_s1", "contract: S1 (silu in fp32)"),
         ("gated", "gelu_and_mul_s0", "contract: S0 (gelu in fp32)"),
-        ("gated", "gelu_and_mul_s1", "contract: S1 (gelu in fp32)"),
-        ("gated", "gelu_tanh_and_mul_s0", "contract: S0 (gelu_tanh in fp32)"),
+        pytest.param("gated", "gelu_and_mul_s1", "contract: S1 (gelu in fp32)", marks=pytest.mark.slow),
+        pytest.param("gated", "gelu_tanh_and_mul_s0", "contract: S0 (gelu_tanh in fp32)", marks=pytest.mark.slow),
         ("gated", "gelu_tanh_and_mul_s1", "contract: S1 (gelu_tanh in fp32)"),
-        ("gated", "swigluoai_and_mul_s0", "contract: S0 (alpha 1.702 as passed; limit 7 as passed)"),
+        pytest.param(
+            "gated", "swigluoai_and_mul_s0", "contract: S0 (alpha 1.702 as passed; limit 7 as passed)", marks=pytest.mark.slow
+        ),
         ("gated", "swigluoai_and_mul_s2", "contract: S2 (alpha 1.702 as passed; limit 7 as passed)"),
         ("gated", "swigluoai_and_mul_alpha_fixed", "contract: S0 (alpha 1.702 whatever is passed; limit 7 as passed)"),
         ("gated", "swigluoai_and_mul_limit_fixed", "contract: S0 (alpha 1.702 as passed; limit 7 whatever is passed)"),
@@ -267,7 +278,7 @@ def test_a_hundred_probed_gates_and_ups_lie_close_to_each_side_of_the_limit_and_
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-@pytest.mark.parametrize("provider", ["torch", "torch-rmsnorm", pytest.param("hf", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("provider", ["torch", *[pytest.param(name, marks=pytest.mark.slow) for name in ("torch-rmsnorm", "hf")]])
 def test_a_provider_follows_the_contract_it_claims_on_the_cpu(provider, op):
     check_claim(provider, op, "cpu", [3, 111])
 

@@ -139,6 +139,7 @@ def test_a_wrong_eps_shows_on_unit_rows_by_their_leaning_alone():
     assert "on average over 32 rows" in verdict.reasons[0]
 
 
+@pytest.mark.slow
 def test_an_element_dropped_from_131072_shows_by_the_rows_leaning():
     inputs = inputs_of("rmsnorm", 16, 131072, BF16)
     case = contract("rmsnorm")
