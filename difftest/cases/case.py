@@ -39,7 +39,7 @@ class Case:
     an `out` that is given), in the order of the call; none where it is 0.
     `misaligned`: the buffers, by name, whose base lies one element past an aligned one.
     `out`: what the candidate is handed as `out`, where it takes one: "none", "given" (a poisoned buffer) or "input" (its input).
-    `origin`: which part of the generator made it: "grid", "layout" or "random:INDEX"; "search" and "file" make others.
+    `origin`: which part of the generator made it: "grid", "array:INDEX", "far", "random:INDEX"; "search" and "file" make others.
     `given`: the inputs, where they are not what regime, weights and seed draw.
     """
 

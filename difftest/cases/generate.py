@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from difftest.cases import regimes
 from difftest.cases.array import Coverage, cover
-from difftest.cases.case import Case, row_buffers
+from difftest.cases.case import OUT_GIVEN, OUT_NONE, Case, row_buffers
 from difftest.cases.dimensions import ASKED, OTHER_EPS, dimensions
 from difftest.cases.request import Request
 from difftest.cases.weights import names as weights_of
@@ -18,6 +19,9 @@ from reference.formats import FORMATS
 from reference.operators import operator
 from reference.operators.declaration import EPS
 
+FAR = 2**31  # elements between two rows: the second begins beyond a signed number of 32 bits, the third beyond an unsigned one
+FAR_APART = "far"  # the origin of such a case
+FAR_ROWS, FAR_WIDTH = (3, 33), 1024  # how many rows of such a case, and the widest
 LIGHT = 2**15  # elements: of the widths that stand for a class, those that keep a case below it
 
 
@@ -42,6 +46,7 @@ def generate(request: Request) -> Iterator[Case]:
         edges = list(grid(request, op, dtype))
         yield from edges
         yield from array(request, op, dtype, edges)
+        yield from rows_far_apart(request, op, dtype)
         turn = (j - i) % len(dtypes) * len(ops) + i  # the random cases go round the operators, each time in another dtype
         for number in range(len(range(turn, request.extra, groups))):
             yield random_case(request, op, dtype, number)
@@ -74,6 +79,32 @@ def array(request: Request, op: str, dtype: str, beside: list[Case]) -> Iterator
         return realised(request, op, dtype, values, number)
 
     yield from cover(coverage, f"{request.seed}/{op}/{dtype}", beside, realise)
+
+
+def rows_far_apart(request: Request, op: str, dtype: str) -> Iterator[Case]:
+    """One case whose row buffers hold rows `FAR` elements apart, each with a stride of its own: a position in 32 bits shows.
+
+    Where memory takes room only where it is touched and addresses are not counted, and of rows and widths asked for that are few.
+    """
+    least, most = FAR_ROWS
+    rows = [n for n in (request.rows or (least,)) if least <= n <= most]
+    widths = [width for width in request.widths if width <= FAR_WIDTH]
+    if not (request.strength and rows and widths and request.device == "cpu" and _addresses_are_free()):
+        return
+    out = OUT_GIVEN if OUT_GIVEN in request.outs(op) else OUT_NONE
+    padding = tuple((name, FAR + 8 * k) for k, name in enumerate(row_buffers(operator(op), out)))
+    yield request.template(
+        op, dtype, max(widths), request.regimes_of(op)[0], (min(rows),), padding=padding, out=out, origin=FAR_APART
+    )
+
+
+def _addresses_are_free() -> bool:
+    """Whether hundreds of gigabytes can be mapped that are never touched."""
+    if sys.platform != "linux":
+        return False
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
 
 
 def realised(request: Request, op: str, dtype: str, values: dict[str, Any], number: int) -> Case:

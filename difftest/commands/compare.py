@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest import errors, options
+from difftest.cases.generate import FAR_APART
 from difftest.cases.request import Request
 from difftest.commands.beyond import beyond, show, write_test
 from difftest.commands.files import Files
@@ -151,7 +152,7 @@ def _narrowed(found: Result, session: Session, request: Request, defaults: Mappi
         "--eps": request.contracts[case.op].eps,
         "--device": case.device,
         "--seed": request.seed,
-        "--strength": request.strength if part == "array" else 0,
+        "--strength": request.strength if part in ("array", FAR_APART) else 0,
     }
     usual = {**defaults, "--contract": case.operator.codes[0], "--device": options.device(str(defaults["--device"]))}
     for option, value in needed.items():

@@ -9,6 +9,7 @@ from typing import Any
 
 from difftest.cases.array import Coverage
 from difftest.cases.dimensions import dimensions
+from difftest.cases.generate import FAR_APART
 from difftest.cases.request import Request
 from difftest.run.check import Result
 from difftest.wording import counted
@@ -85,6 +86,8 @@ def coverage(request: Request, results: Iterable[Result]) -> Covered:
             groups.append((op, dtype, found.covered, len(found.required)))
             missing = missing or _in_words(found)
             left_out |= dict.fromkeys(f"{each.name}: {each.left_out}" for each in model if each.left_out)
+    if not any(case.origin == FAR_APART for cases in ran.values() for case in cases):
+        left_out[f"rows 2^31 elements apart: {'--rows 3 --widths 111' if request.device == 'cpu' else '--device cpu'}"] = None
     if request.strength < 2:
         left_out["every pair of values: --strength 2"] = None
     elif request.strength < 3:

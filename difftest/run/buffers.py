@@ -16,6 +16,7 @@ from reference.formats import Format, bits
 # Elements of poison before and after each buffer. 128 elements are 256 bytes or more, so a base without an offset keeps
 # the allocator's alignment of 64 bytes, and a stray 16-byte vector store on either side lands in the band.
 GUARD = 128
+MOST_BETWEEN = 1 << 24  # elements between two rows that are poisoned and watched: of more, a guard band beside each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,9 @@ class Placed:
 class Buffer:
     """One tensor inside a larger poisoned allocation.
 
-    `view` is the tester's own; a candidate gets another of the same memory, `placed`. `before` is the whole
-    allocation's bit patterns as they were ahead of the call.
+    `view` is the tester's own; a candidate gets another of the same memory, `placed`. `watched` is where writes are looked for,
+    in two dimensions: the whole allocation as one row, or, of rows far apart, each row between two guard bands. `before` has the
+    bit patterns there as they were ahead of the call; in it the view's first row begins at `first`, the next `apart` further on.
     """
 
     name: str
@@ -62,21 +64,23 @@ class Buffer:
     base: int
     length: int  # elements in a row
     stride: int  # elements from one row to the next
-    inside: torch.Tensor  # mask over the storage: True where the view's elements are
+    watched: torch.Tensor
     before: torch.Tensor
+    first: int
+    apart: int
 
     def fill(self, values: torch.Tensor) -> None:
-        """Writes the values into the view, and remembers the whole allocation as it now is."""
+        """Writes the values into the view, and remembers what is watched as it now is."""
         self.view.copy_(values.reshape(self.view.shape))
-        self.before = bits(self.storage).clone()
+        self.before = _copied(self.watched)
 
     def restore(self) -> None:
-        """The whole allocation as it was ahead of the call."""
-        bits(self.storage).copy_(self.before)
+        """What is watched as it was ahead of the call."""
+        bits(self.watched).copy_(self.before)
 
     def snapshot(self) -> torch.Tensor:
         """The view's elements as they were ahead of the call: contiguous, the view's shape, memory of its own."""
-        return self.before.view(self.view.dtype).as_strided(self.view.shape, self.view.stride(), self.base).clone()
+        return self._rows(self.before.view(self.view.dtype)).reshape(self.view.shape).clone()
 
     def placed(self) -> Placed:
         """Where the view lies."""
@@ -84,17 +88,21 @@ class Buffer:
 
     def stray_writes(self, *, writable: bool) -> str | None:
         """What was written where nothing may be: outside the rows, or anywhere when not writable. None if nothing."""
-        changed = bits(self.storage) != self.before
+        changed = bits(self.watched) != self.before
         if writable:
-            changed &= ~self.inside
-        where = changed.nonzero().flatten()
+            self._rows(changed).fill_(False)
+        where = changed.nonzero()
         if not len(where):
             return None
         count = f"{len(where)} element{'s' if len(where) > 1 else ''}"
-        return f"{self.name}: {count} overwritten, the first {self._place(int(where[0]))}"
+        return f"{self.name}: {count} overwritten, the first {self._place(*where[0].tolist())}"
 
-    def _place(self, index: int) -> str:
-        offset = index - self.base
+    def _rows(self, beside: torch.Tensor) -> torch.Tensor:
+        """The view's rows in a contiguous tensor of the shape of `watched`."""
+        return beside.as_strided((math.prod(self.view.shape[:-1]), self.length), (self.apart, 1), self.first)
+
+    def _place(self, watched_row: int, watched_column: int) -> str:
+        offset = watched_row * self.stride + watched_column - self.first
         rows = max(1, math.prod(self.view.shape[:-1]))
         if offset < 0:
             return f"{-offset} before its start"
@@ -122,19 +130,27 @@ def allocate(
     rows = math.prod(lead)
     base = GUARD + offset
     span = max(0, (rows - 1) * stride + length) if rows else 0
-    storage = (take or own(device))(base + span + GUARD, dtype.bits).fill_(dtype.poison).view(dtype.torch)
+    storage = (take or own(device))(base + span + GUARD, dtype.bits).view(dtype.torch)
     strides = tuple(stride * math.prod(lead[i + 1 :]) for i in range(len(lead)))
-    inside = torch.zeros(storage.shape, dtype=torch.bool, device=device)
-    inside.as_strided((*lead, length), (*strides, 1), base).fill_(True)
     view = storage.as_strided((*lead, length), (*strides, 1), storage.storage_offset() + base)
-    return Buffer(name, view, storage, base, length, stride, inside, bits(storage).clone())
+    first, apart, watched = base, stride, storage.view(1, -1)
+    if padding > MOST_BETWEEN:
+        first, apart = GUARD, GUARD + length + GUARD
+        watched = storage.as_strided((rows, apart), (stride, 1), storage.storage_offset() + base - GUARD)
+    bits(watched).fill_(dtype.poison)
+    return Buffer(name, view, storage, base, length, stride, watched, _copied(watched), first, apart)
+
+
+def _copied(watched: torch.Tensor) -> torch.Tensor:
+    return bits(watched).clone(memory_format=torch.contiguous_format)
 
 
 def room(case: Case) -> int:
     """Bytes that are enough for a call's buffers, each once, and a copy of its output."""
     names = (*case.operator.inputs, "output")
-    rows = (max(1, case.rows) * (3 * case.width + max((n for _, n in case.padding), default=0)) + 2 * GUARD + 1) * 4 + ALIGNMENT
-    return (len(names) + 3) * rows  # two more for the outputs of further attempts
+    rows = (max(1, case.rows) * 3 * case.width + 2 * GUARD + 1) * 4 + ALIGNMENT
+    between = max(1, case.rows) * sum(elements for _, elements in case.padding) * case.format.itemsize
+    return (len(names) + 3) * rows + between  # two more for the outputs of further attempts
 
 
 def allocate_output(case: Case, take: Take | None = None) -> Buffer:

@@ -11,6 +11,7 @@ import torch
 
 ALIGNMENT = 512  # bytes: CUDA's allocator's, and a multiple of what torch's has on a CPU
 LEAST = 1 << 22  # bytes of a half
+SPARSE = 1 << 32  # bytes: no call has so much but of rows far apart
 SPARE = 2  # times what a call needs, so that few calls ask for more
 
 Take = Callable[[int, torch.dtype], torch.Tensor]
@@ -18,8 +19,19 @@ Take = Callable[[int, torch.dtype], torch.Tensor]
 
 
 def own(device: torch.device) -> Take:
-    """Every tensor an allocation of its own."""
-    return lambda count, dtype: torch.empty(count, dtype=dtype, device=device)
+    """Every tensor an allocation of its own. On a CPU, of gigabytes those pages alone take room that are written."""
+
+    def take(count: int, dtype: torch.dtype) -> torch.Tensor:
+        size = count * dtype.itemsize
+        if device.type != "cpu" or size < SPARSE or not shareable():
+            return torch.empty(count, dtype=dtype, device=device)
+        file = _nameless(size)
+        try:
+            return torch.frombuffer(mmap.mmap(file, size), dtype=dtype)
+        finally:
+            os.close(file)
+
+    return take
 
 
 class Shared:

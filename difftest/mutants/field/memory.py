@@ -38,6 +38,26 @@ def stride_ignored(input, weight, eps):
     return plain.rmsnorm(packed, weight, eps)
 
 
+@mutant("rmsnorm", "kind of flashinfer#3392, Liger#1483")
+def positions_in_32_bits(input, weight, eps, out=None):
+    """A row's place in the input is kept in 32 bits: of rows 2^31 elements apart the third is read next to the first."""
+    if input.dim() != 2 or input.stride(0) < 2**24:
+        return plain.rmsnorm(input, weight, eps, out)
+    starts = (row * input.stride(0) % 2**32 for row in range(len(input)))
+    rows = [input.as_strided(input.shape[1:], (1,), input.storage_offset() + start) for start in starts]
+    return plain.rmsnorm(torch.stack(rows), weight, eps, out)
+
+
+@mutant("fused_add_rmsnorm", "kind of flashinfer#3392, Liger#1483")
+def residual_positions_in_32_bits(input, residual, weight, eps):
+    """A row's place in the residual is kept in 32 bits, a row's place in the input is not."""
+    if residual.dim() != 2 or residual.stride(0) < 2**24:
+        return plain.fused_add_rmsnorm(input, residual, weight, eps)
+    for row in range(len(residual)):
+        start = residual.storage_offset() + row * residual.stride(0) % 2**32
+        plain.fused_add_rmsnorm(input[row], residual.as_strided(residual.shape[1:], (1,), start), weight, eps)
+
+
 @mutant("rmsnorm", "TransformerEngine#886")
 def tail_wrong_at_a_misaligned_base(input, weight, eps):
     """Where the input's base is no multiple of 16 bytes, the scalar path takes the last weight from the element before it."""

@@ -22,6 +22,7 @@ from reference.providers.library import in_signature
 FORMS = (
     ("fused_add_rmsnorm", "bf16", "R0W0"),
     ("fused_add_rmsnorm", "bf16", "R1W1"),
+    ("fused_add_rmsnorm", "fp32", "R0W0"),  # where a sum that is stored keeps all its bits
     ("gemma_rmsnorm", "fp16", "W1"),
     ("rmsnorm", "fp32", "W0"),
     ("silu_and_mul", "bf16", "S1"),

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import sys
 
 import pytest
 import torch
@@ -50,6 +51,24 @@ def test_random_cases_differ_in_width_shape_layout_and_regime():
     assert {len(c.lead) for c in cases} == {0, 1, 2, 3}
     assert len({c.regime for c in cases}) > 6
     assert len({n for c in cases for _, n in c.padding}) > 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="none are made elsewhere")
+def test_rows_whose_positions_leave_32_bits_are_in_one_case_of_each_operator_and_dtype():
+    asked = Request({op: contract(op) for op in OPERATORS}, list(FORMATS), [1, 111, 4096], strength=1)
+    found = [case for case in generate(asked) if case.origin == "far"]
+    assert [(case.op, case.dtype) for case in found] == list(itertools.product(OPERATORS, FORMATS))
+    for case in found:
+        strides = [case.width + elements for _, elements in case.padding]
+        assert min(strides) > 2**31
+        assert len(set(strides)) == len(strides) == 2  # two rows' buffers, which do not share one
+        assert (case.rows - 1) * min(strides) > 2**32
+
+
+@pytest.mark.parametrize("given", [{"device": "cuda"}, {"rows": [1, 2]}, {"widths": [4096]}, {"strength": 0}])
+def test_no_such_case_where_its_memory_would_be_taken_or_another_size_was_asked_for(given):
+    asked = dataclasses.replace(Request({"rmsnorm": contract("rmsnorm")}, ["bf16"], [111], strength=1), **given)
+    assert not [case for case in generate(asked) if case.origin == "far"]
 
 
 @pytest.mark.parametrize("regime", regimes.REGIMES)

@@ -1,5 +1,9 @@
 """The runner of entries: who is found, by which check, and what an interruption leaves."""
 
+import sys
+
+import pytest
+
 from difftest import cli
 from difftest.mutants import run
 from difftest.mutants.corpora import CORPORA
@@ -21,6 +25,16 @@ def test_a_wrong_entry_is_found_and_an_honest_one_is_not():
     assert not right.killed
     assert right.seeds_missed == [0]
     assert right.cases > 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="rows so far apart are given on Linux alone")
+@pytest.mark.parametrize("name", ["positions_in_32_bits", "residual_positions_in_32_bits"])
+def test_a_position_in_32_bits_is_found_by_rows_far_apart_alone(name):
+    (found,) = ran(("field", name)).found
+    assert found.killed
+    assert "3x64" in found.first
+    (found,) = run.run(Asked((("field", name),), (0,), {**SMALL, "--rows": "2"})).found
+    assert not found.killed
 
 
 def test_entries_run_in_worker_processes_too():

@@ -1,5 +1,9 @@
 """Guard bands, layouts, snapshots: what a candidate may not touch is watched, and what it is given is what is recorded."""
 
+import mmap
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -96,6 +100,41 @@ def test_a_snapshot_keeps_the_values_from_before_the_call():
     buffer.view.zero_()
     assert torch.equal(buffer.snapshot(), before)
     assert buffer.snapshot().is_contiguous()
+
+
+FAR = 2**31 + 8  # elements between two rows
+linux = pytest.mark.skipif(sys.platform != "linux", reason="memory of which what is written alone takes room: Linux")
+
+
+@linux
+def test_rows_gigabytes_apart_take_the_room_of_the_rows():
+    before = resident()
+    buffer = allocated(case(padding=(("input", FAR),)))["input"]
+    assert buffer.view.stride() == (5 + FAR, 1)
+    assert buffer.storage.nbytes > 2 * FAR
+    assert torch.equal(buffer.snapshot(), case().inputs()["input"])
+    assert resident() - before < 2**26
+
+
+@linux
+@pytest.mark.parametrize(
+    ("row", "column", "said"),
+    [(0, -1, "1 before its start"), (1, 5, "1 past the end of row 1"), (2, 7, "3 past the end of row 2")],
+)
+def test_what_is_written_beside_such_a_row_is_found_and_placed(row, column, said):
+    buffer = allocated(case(padding=(("input", FAR),)))["input"]
+    assert buffer.stray_writes(writable=False) is None
+    buffer.view.zero_()
+    assert buffer.stray_writes(writable=True) is None
+    buffer.storage[buffer.base + row * (5 + FAR) + column] = 0
+    assert buffer.stray_writes(writable=True) == f"input: 1 element overwritten, the first {said}"
+    buffer.restore()
+    assert buffer.stray_writes(writable=False) is None
+
+
+def resident():
+    """Bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def test_an_output_to_be_filled_holds_nothing_but_poison():

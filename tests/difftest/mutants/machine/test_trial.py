@@ -31,6 +31,7 @@ def planted(before, after):
         ("row_values[i] = h", "row_values[i] = -h", KILLED),
         ("row_values[i] = h", "row_values[i] = nowhere", REFUSED),
         ("FULL_WARP = 0xFFFFFFFF", "FULL_WARP = 0x0000FFFF", KILLED),
+        ("x_row, residual_row, out_row = row * x_stride", "x_row, residual_row, out_row = row * x_stride & 0xFFFFFFFF", KILLED),
         ("# for the same thread, below", "# another comment, as long  ", UNREACHED),
     ],
 )
@@ -63,6 +64,12 @@ def test_most_of_a_sample_is_killed():
 def test_a_mutant_of_a_formula_is_killed():
     mutant = next(m for m in mutants() if m.edit.function == "rmsnorm" and "A.mul(normalised" in m.edit.before)
     assert try_out(mutant).status in (KILLED, REFUSED)
+
+
+def test_a_stored_sum_that_loses_bits_is_killed_in_the_dtype_where_it_has_them():
+    mutant = next(m for m in mutants() if m.edit.after == "stored = half_away(A.store(total))")
+    trial = try_out(mutant)
+    assert (trial.status, trial.deciding.form) == (KILLED, "fused_add_rmsnorm fp32 R0W0")
 
 
 def test_the_last_answer_of_a_child_counts_and_how_it_ended():
