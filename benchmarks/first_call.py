@@ -59,7 +59,8 @@ def copy_of_the_package(folder: Path) -> Path:
 
 def python(package: Path, cache: Path, *words: str) -> str:
     """What a new process says that imports the package from this folder and has this disk cache."""
-    environment = {**os.environ, "PYTHONPATH": str(package), "NUMBA_KERNELS_CACHE": str(cache)}
+    found_first = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": found_first, "NUMBA_KERNELS_CACHE": str(cache)}
     done = subprocess.run([sys.executable, *words], env=environment, cwd=package, capture_output=True, text=True)
     if done.returncode:
         raise click.ClickException(f"{' '.join(words[-4:])}: {done.stderr.strip().splitlines()[-1]}")
