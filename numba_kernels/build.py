@@ -114,6 +114,12 @@ class Unable(click.ClickException):
     exit_code = 3
 
 
+class Interrupted(click.ClickException):
+    """By who started it."""
+
+    exit_code = 130
+
+
 def _list_option(name: str, known: Sequence[str], about: str) -> Callable[[Any], Any]:
     return click.option(name, type=Names(known), default=",".join(known), metavar="NAMES", show_default=True, help=about)
 
@@ -134,6 +140,8 @@ def main(arch: list[str], ops: list[str], dtypes: list[str], processes: int, onl
                 build(card, missing, processes)
             except (OSError, RuntimeError) as error:
                 raise Unable(f"{name}: {error}") from None
+            except KeyboardInterrupt:
+                raise Interrupted(f"{name}: interrupted; the disk cache keeps what was compiled") from None
         kernels, to_build = (sum(map(len, each.values())) for each in (operations, missing))
         said = "to be built" if only_list else "built now"
         tried = "" if card.has_run else ", never run"

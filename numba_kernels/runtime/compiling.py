@@ -34,12 +34,14 @@ def compile_all(
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
     command = [sys.executable, "-c", f"from {__name__} import compile_those_sent; compile_those_sent()"]
     pipe = subprocess.PIPE
+    running: list[subprocess.Popen[bytes]] = []
 
     def run(number: int) -> None:
         with (
             tempfile.TemporaryFile() as said,
             subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, env=environment) as child,
         ):
+            running.append(child)
             assert child.stdin is not None
             assert child.stdout is not None
             with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
@@ -53,7 +55,12 @@ def compile_all(
                 raise RuntimeError(f"a process that compiles ended: {text.splitlines()[-1] if text else child.returncode}")
 
     with ThreadPoolExecutor(max(1, count)) as threads:
-        list(threads.map(run, range(count)))
+        try:
+            list(threads.map(run, range(count)))
+        except BaseException:  # an interrupt, too: nobody waits for what they still have to do
+            for child in running:
+                child.kill()
+            raise
 
 
 def compile_those_sent() -> None:

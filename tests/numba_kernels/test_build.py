@@ -1,9 +1,12 @@
 """Machine code that the package brings: which kernels, how it is stored, and when it is passed over. Needs no GPU."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -197,6 +200,21 @@ def test_what_is_lacking_outside_is_one_line_and_status_3(folder, monkeypatch, e
     done = call()
     assert (done.exit_code, done.output) == (3, f"Error: sm_90: {error}\n")
     assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_build_ends_at_once(tmp_path):
+    """Also where the interrupt reaches its own process alone."""
+    environment = {**os.environ, "NUMBA_KERNELS_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "numba_kernels.build", "--arch", "sm_80", "--ops", "rmsnorm", "--processes", "2"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as building:
+        deadline = time.monotonic() + 60
+        while not [*tmp_path.glob("*.cubin")]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        building.send_signal(signal.SIGINT)
+        assert building.communicate(timeout=10)[1] == "Error: sm_80: interrupted; the disk cache keeps what was compiled\n"
+    assert building.returncode == 130
 
 
 @pytest.mark.slow
