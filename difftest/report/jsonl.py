@@ -53,7 +53,7 @@ def loads(text: str) -> Any:
             entry = json_text.parse(line)
             parts[entry.pop("part")].append(entry)
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise ValueError(f"line {number} is no entry of {', '.join(parts)}") from None
+            raise ValueError(f"line {number} is no entry of {', '.join(map(repr, parts))}") from None
     return {**head, **parts}
 
 

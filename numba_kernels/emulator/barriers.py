@@ -134,8 +134,13 @@ def complete_collectives(env, kinds, waits, first, count):
         present = I64(0)
         complete = True
         for j in range(WARP):
-            if not (mask >> j) & 1 or j >= count or peek(ended, first + j) != RUNS:
-                continue  # lanes that the block does not have, or that have ended, are not waited for
+            if not (mask >> j) & 1 or j >= count:
+                continue  # lanes that the block does not have are not waited for
+            if peek(ended, first + j) != RUNS:  # nor are those that have ended; but they did not pass here without this one
+                last = peek(masks, first + j)
+                if last >> WARP == site and not (last >> lane) & 1:
+                    return -_fault(env, F_OTHER_MASK, first + lane, site, first + j, site)
+                continue
             if not _together(kinds, site, peek(waits, first + j)) or peek(masks, first + j) != mask:
                 complete = False
                 break
@@ -150,6 +155,7 @@ def complete_collectives(env, kinds, waits, first, count):
         for j in range(count):
             if (present >> j) & 1:
                 poke(waits, first + j, 0)
+                poke(masks, first + j, mask | site << WARP)  # the last that it took part in
                 released += 1
         done |= present
     return released

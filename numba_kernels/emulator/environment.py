@@ -25,7 +25,8 @@ class Env(enum.IntEnum):
     ARENA = 11  # address of the block's shared memory
     LOCALS = 12  # address of the threads' local memory
     LOCAL_BYTES = 13  # bytes of local memory a thread
-    MASKS = 14  # addresses of one int64 a thread: what the thread asks of the collective where it waits
+    # Addresses of one int64 a thread: what it asks of the collective where it waits.
+    MASKS = 14  # and afterwards the last one's mask, below its site
     VALUES = 15
     SOURCES = 16
     ANSWERS = 17

@@ -34,6 +34,7 @@ from .barriers import (
     I64,
     LOCAL_BYTES,
     LOCALS,
+    MASKS,
     PADDED,
     PASSED,
     PROGRESS,
@@ -199,6 +200,7 @@ def _run_grid(env, resume, image, first_argument, states, size, kinds, waits, ra
                 for kept in range(t * SLOTS, (t + 1) * SLOTS):
                     poke(peek(env, SPINS), kept, 0)
             poke(peek(env, ENDED), t, RUNS if t % padded < of_block else RETURNED)
+            poke(peek(env, MASKS), t, 0)
         fault = _run_blocks(env, resume, states, size, kinds, waits, threads, random)
         if fault != 0:
             return fault

@@ -662,6 +662,30 @@ def test_shared_memory_that_an_intrinsic_wrote_is_written():
     found(kernel, UninitializedRead, 64, np.zeros(64), False, check="full")
 
 
+def test_lanes_that_end_before_others_name_them_are_no_excuse_for_two_masks():
+    def kernel(x):
+        t = cuda.threadIdx.x
+        x[t] = cuda.ballot_sync(0xFFFFFFFF if t < 8 else 0xFFFFFF00, t)  # here
+
+    emulated, line = EmulatedKernel(kernel, check="full"), kernel.__code__.co_firstlineno + 2
+    for seed in range(8):  # in some of these the others have ended when the first eight come
+        with pytest.raises((DivergentCollective, MaskError)) as caught:
+            emulated.launch(1, 32, (np.zeros(32, np.int64),), schedule_seed=seed)
+        assert caught.value.line == line
+
+
+def test_lanes_that_ended_with_the_same_mask_are_no_fault():
+    def kernel(x):
+        t = cuda.threadIdx.x
+        for _ in range(1 if t < 8 else 2):
+            x[t] = cuda.ballot_sync(0xFFFFFFFF, True)
+
+    x = np.zeros(32, np.int64)
+    for seed in range(8):
+        EmulatedKernel(kernel, check="full").launch(1, 32, (x,), schedule_seed=seed)
+        assert (x & 0xFFFFFFFF).tolist() == [0xFFFFFFFF] * 8 + [0xFFFFFF00] * 24
+
+
 def test_the_line_of_a_fault_is_found_again_from_the_same_memory():
     def kernel(x):
         i = 0

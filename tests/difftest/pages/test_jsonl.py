@@ -37,8 +37,9 @@ def test_any_other_name_is_one_json_document(tmp_path):
         ("{", "neither JSON nor JSON Lines"),
         ("[]", r"not a result \(a/1\)$"),
         ('{"schema": "a/0"}', r"not a result \(a/1\); it is a/0"),
-        ('{"schema": "a/1", "parts": ["points"]}\n{"part": "points"', "line 2 is no entry of points"),
-        ('{"schema": "a/1", "parts": ["points"]}\n{"part": "host"}\n', "line 2 is no entry of points"),
+        ('{"schema": "a/1", "parts": ["points"]}\n{"part": "points"', "line 2 is no entry of 'points'"),
+        ('{"schema": "a/1", "parts": ["points"]}\n{"part": "host"}\n', "line 2 is no entry of 'points'"),
+        ('{"schema": "a/1", "parts": ["\\u0085points"]}\n{"part": "host"}', r"line 2 is no entry of '\\x85points'"),
         ('{"schema": "a/1", "parts": ["points"]}\n[]\n', "line 2"),
     ],
 )
