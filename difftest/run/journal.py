@@ -132,7 +132,12 @@ def from_plain(kind: Any, value: Any) -> Any:
     if origin is list:
         return [from_plain(inner[0], each) for each in value]
     if kind is range:
-        return range(*value)
+        found = range(*value)
+        try:
+            len(found)
+        except OverflowError:
+            raise ValueError(f"{value!r} is too long a range") from None
+        return found
     if kind in (int, str, bool, float) and type(value) is not kind and not (kind is float and type(value) is int):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value

@@ -192,3 +192,9 @@ def test_what_was_saved_since_is_not_added_to_a_run_that_goes_on(difftest, broke
     again = difftest(*words, "--resume", "kept.jsonl")
     assert again.json["cases"] == first.json["cases"]
     assert len(difftest(*words).json["cases"]) > len(first.json["cases"])
+
+
+def test_a_range_whose_length_is_no_number_of_rows_is_refused():
+    assert from_plain(range, [2, 5]) == range(2, 5)
+    with pytest.raises(ValueError, match="too long a range"):
+        from_plain(range, [0, 1 << 70])
