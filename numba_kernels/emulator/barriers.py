@@ -136,7 +136,7 @@ def complete_collectives(env, kinds, waits, first, count):
         for j in range(WARP):
             if not (mask >> j) & 1 or j >= count:
                 continue  # lanes that the block does not have are not waited for
-            if peek(ended, first + j) != RUNS:  # nor are those that have ended; but they did not pass here without this one
+            if peek(ended, first + j) != RUNS:  # nor is one that has ended, unless it last passed here without this lane
                 last = peek(masks, first + j)
                 if last >> WARP == site and not (last >> lane) & 1:
                     return -_fault(env, F_OTHER_MASK, first + lane, site, first + j, site)

@@ -25,8 +25,8 @@ class Env(enum.IntEnum):
     ARENA = 11  # address of the block's shared memory
     LOCALS = 12  # address of the threads' local memory
     LOCAL_BYTES = 13  # bytes of local memory a thread
-    # Addresses of one int64 a thread: what it asks of the collective where it waits.
-    MASKS = 14  # and afterwards the last one's mask, below its site
+    # Addresses of one int64 a thread: what it asks of the collective where it waits, and what it is told.
+    MASKS = 14  # after a collective its mask, with its site in the upper half
     VALUES = 15
     SOURCES = 16
     ANSWERS = 17

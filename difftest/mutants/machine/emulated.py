@@ -84,7 +84,7 @@ class Emulated:
 def emulated(
     form: Form | None, check: str = "fast", seed: int | None = None, *, looks: bool = False
 ) -> contextlib.AbstractContextManager[Emulated]:
-    """While it lasts, calls on host arrays run in the form."""
+    """While it lasts, calls on host arrays run in the form, also where there is a GPU."""
     return resumed(Emulated(form, check, seed, looks))
 
 
@@ -93,12 +93,12 @@ def resumed(run: Emulated) -> Iterator[Emulated]:
     """The same, with what was compiled before."""
     from numba_kernels.runtime import host
 
-    before = host.emulate
-    host.emulate = run.run
+    before = host.emulate, host.emulates
+    host.emulate, host.emulates = run.run, lambda: True
     try:
         yield run
     finally:
-        host.emulate = before
+        host.emulate, host.emulates = before
 
 
 def isolate() -> None:

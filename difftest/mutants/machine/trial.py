@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,8 +55,7 @@ class Trial:
 
 
 def try_out(mutant: Mutant) -> Trial:
-    """Tries a mutant in child processes; what takes one down kills it. On the emulator, also where there is a GPU."""
-    os.environ["NUMBA_KERNELS_DEVICE"] = "cpu"
+    """Tries a mutant in child processes; what takes one down kills it."""
     began = time.monotonic()
     trial = _try_kernel(mutant) if mutant.source.is_kernel else _in_child(lambda say: _try_formula(mutant, say))
     trial.seconds = time.monotonic() - began

@@ -10,6 +10,7 @@ from difftest.mutants.machine.edits import Edit
 from difftest.mutants.machine.listing import SOURCES, Mutant, mutants
 from difftest.mutants.machine.proofs import only_on_a_gpu, proof_of
 from difftest.mutants.machine.trial import KILLED, REFUSED, SAME, SURVIVED, UNREACHED, refused, try_out
+from numba_kernels.runtime import host, launch
 
 TEXTBOOK = SOURCES[0]
 
@@ -37,6 +38,14 @@ def planted(before, after):
 )
 def test_a_planted_change_comes_to_what_it_is(before, after, status):
     assert try_out(planted(before, after)).status == status
+
+
+def test_calls_are_emulated_where_there_is_a_gpu_too_and_afterwards_are_not(monkeypatch):
+    monkeypatch.delenv("NUMBA_KERNELS_DEVICE", raising=False)
+    monkeypatch.setattr(launch, "device_count", lambda: 1)
+    with emulated.emulated(None):
+        assert host.emulates()
+    assert not host.emulates()
 
 
 @pytest.mark.slow
