@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Where the environment forbids bytecode, each of the many processes of a run compiles all modules anew: a third of the time.
+export PYTHONDONTWRITEBYTECODE :=
 
 # Coverage in percent that each room has at least; below it, `make test COVERAGE=1` fails.
 LEAST := numba_kernels:72 reference:83 difftest:94

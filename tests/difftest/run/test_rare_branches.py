@@ -431,7 +431,8 @@ def fused_add_rmsnorm(input, residual, weight, eps):
 """
 
 
-def test_a_thread_that_a_call_in_place_leaves_behind_is_waited_for(tmp_path):
+def test_a_thread_that_a_call_in_place_leaves_behind_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(call, "LATER", 0.5)  # on a loaded machine the thread may not get its turn within the usual time
     (tmp_path / "late.py").write_text(LATE)
     case = Case("fused_add_rmsnorm", "bf16", (2,), 3, "normal", 1, contract("fused_add_rmsnorm"))
     found = Isolated(f"{tmp_path / 'late.py'}:fused_add_rmsnorm", "--candidate", torch.device("cpu"), None)
