@@ -423,16 +423,33 @@ def raising_for(error):
 
 LATE = """
 import threading, time
+from pathlib import Path
 from difftest.mutants import plain
+
+here = Path(__file__).parent
 
 def fused_add_rmsnorm(input, residual, weight, eps):
     plain.fused_add_rmsnorm(input, residual, weight, eps)
-    threading.Thread(target=lambda: (time.sleep(0.002), input.zero_()), daemon=True).start()
+    threading.Thread(target=late, args=(input,), daemon=True).start()
+
+def late(input):
+    while not (here / "over").exists():
+        time.sleep(0.001)
+    input.zero_()
+    (here / "written").touch()
 """
 
 
 def test_a_thread_that_a_call_in_place_leaves_behind_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(call, "LATER", 0.5)  # on a loaded machine the thread may not get its turn within the usual time
+    def until_it_wrote(seconds):
+        assert seconds == call.LATER
+        (tmp_path / "over").touch()
+        for _ in range(10_000):
+            if (tmp_path / "written").exists():
+                return
+            time.sleep(0.001)
+
+    monkeypatch.setattr(call, "time", SimpleNamespace(sleep=until_it_wrote))  # so that neither is ever early, or late
     (tmp_path / "late.py").write_text(LATE)
     case = Case("fused_add_rmsnorm", "bf16", (2,), 3, "normal", 1, contract("fused_add_rmsnorm"))
     found = Isolated(f"{tmp_path / 'late.py'}:fused_add_rmsnorm", "--candidate", torch.device("cpu"), None)
