@@ -206,10 +206,11 @@ def _package(module: str, file: str) -> str:
 
 @functools.lru_cache(64)
 def _files(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """The sources below a package's folders: all, since a key must not change with what else a program imports; none of a large
-    package, of which what is loaded has to do.
+    """The sources below a package's folders: all, since a key must not change with what else a program imports, but for what
+    Python and this module made of them; none of a large package, of which what is loaded has to do.
     """
-    found = [str(path) for folder in folders for path in itertools.islice(Path(folder).rglob("*.py"), MOST_FILES + 1)]
+    own = (path for folder in folders for path in Path(folder).rglob("*.py") if "__pycache__" not in path.parts)
+    found = [str(path) for path in itertools.islice(own, MOST_FILES + 1)]
     return tuple(found) if len(found) <= MOST_FILES else ()
 
 

@@ -1,6 +1,7 @@
 """Compiled kernels on disk: a second process finds them, a change of anything they depend on does not."""
 
 import errno
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -77,6 +78,25 @@ def test_a_second_process_compiles_nothing_and_a_changed_kernel_is_compiled_agai
     assert run(changed_intrinsic, "((np.arange(64) ^ 1) + 5.0) * 2") == "0 1"
     changed_constant = DEFINITIONS.replace("factor=2", "factor=3")
     assert run(changed_constant, "((np.arange(64) ^ 1) + 1.0) * 3") == "0 1"
+
+
+def test_what_is_kept_below_a_package_leaves_the_names_of_its_kernels_as_they_are(tmp_path, monkeypatch):
+    """This project's kernels are kept below its own package."""
+    kept = tmp_path / "kernels_made_up" / "__pycache__" / "kernels"
+    kept.mkdir(parents=True)
+    (tmp_path / "kernels_made_up" / "__init__.py").write_text("def function():\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    function = importlib.import_module("kernels_made_up").function
+
+    def name_in_a_new_process():
+        disk_cache._files.cache_clear()
+        return disk_cache.digest(function)
+
+    name = name_in_a_new_process()
+    (kept / "kernel_1.py").write_text("")
+    assert name_in_a_new_process() == name
+    (kept.parents[1] / "source.py").write_text("")
+    assert name_in_a_new_process() != name
 
 
 def cut_short(file):
