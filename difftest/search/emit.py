@@ -24,12 +24,14 @@ CASE = {case}
 
 
 def test_{op}_conforms_{dtype}_{rows}x{width}():
-    assert_conforms(CANDIDATE, case=CASE)
+    assert_conforms(CANDIDATE, case=CASE{where})
 '''
 
 
 def write(path: Path, candidate: str, finding: Finding) -> None:
-    """Writes the test of a failure in one step. A candidate's file is named by its whole path. LackingError as `write_text`."""
+    """Writes the test of a failure in one step. A candidate's file is named by its whole path. What failed on a CPU is run there,
+    also where there is a GPU. LackingError as `write_text`.
+    """
     case = finding.case
     file, colon, function = candidate.rpartition(":")
     text = TEMPLATE.format(
@@ -41,5 +43,6 @@ def write(path: Path, candidate: str, finding: Finding) -> None:
         dtype=case.dtype,
         rows=case.rows,
         width=case.width,
+        where=', device="cpu"' if case.device == "cpu" else "",
     )
     write_text(path, text)

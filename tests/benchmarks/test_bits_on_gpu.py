@@ -40,6 +40,7 @@ def test_one_other_bit_is_counted_by_its_regime_and_shown(monkeypatch):
         return words
 
     monkeypatch.setattr(script, "outputs", planted)
+    monkeypatch.setattr(script, "ROWS", 8)  # the emulator's time
     found = script.compare(GROUP, 40, 7, "gpu")
     assert (found.differing, dict(found.regimes)) == (1, {"inf_nan": 1})
     assert "rmsnorm bf16 4x40, inf_nan" in found.first

@@ -14,10 +14,10 @@ from difftest.cases import Case, binades
 from difftest.cases.request import Request
 from difftest.providers.file import FileCandidate
 from difftest.providers.resolve import resolve
-from difftest.search import sweep
+from difftest.search import emit, sweep
 from difftest.search.combine import Combinations
 from difftest.search.example import Example
-from difftest.search.run import search
+from difftest.search.run import Finding, search
 from reference.contracts import contract
 
 KERNEL = """
@@ -203,6 +203,13 @@ def silu_and_mul(input):
     y = torch.nn.functional.silu(gate) * up
     return torch.where(torch.from_numpy(fault(gate.numpy(), gate.shape[-1])), y * 1.5, y).to(input.dtype)
 """
+
+
+@pytest.mark.parametrize(("device", "asked"), [("cpu", 'case=CASE, device="cpu")'), ("cuda", "case=CASE)")])
+def test_what_failed_on_a_cpu_is_tested_there_also_where_there_is_a_gpu(tmp_path, device, asked):
+    case = Case("rmsnorm", "bf16", (1,), 3, "normal", 1, contract("rmsnorm"), device=device)
+    emit.write(tmp_path / "test_emitted.py", "numba", Finding(case, ("rstd is off",), case, 1, True))
+    assert f"    assert_conforms(CANDIDATE, {asked}\n" in (tmp_path / "test_emitted.py").read_text()
 
 
 @pytest.mark.slow
