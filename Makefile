@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 LEAST := numba_kernels:72 reference:83 difftest:94
 COVERAGE ?=
 # Processes, each with one thread: more threads than cores make the many small torch calls slower.
-JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
+JOBS ?= $(shell n=$$(env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 # A process starts on a stretch of neighbouring tests, which share what they compile, and ends on tests of others.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Seconds after which no test begins; empty: all run. The order is drawn anew for every commit.

@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from socket import send_fds
 from typing import Any, NoReturn
 
 import torch
@@ -134,7 +135,7 @@ class _Process:
         """The answer to a request. _Lost where none comes."""
         until = time.monotonic() + seconds
         try:
-            socket.send_fds(self.channel, [pickle.dumps(request)], files)
+            send_fds(self.channel, [pickle.dumps(request)], files)
             while not select.select([self.channel], [], [], 0.25)[0]:
                 self._stem()
                 if time.monotonic() > until:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from socket import send_fds
 from typing import NoReturn
 
 import torch
@@ -55,7 +56,7 @@ class Nursery:
 
     def _ask(self, request: object, *files: int) -> str:
         try:
-            socket.send_fds(self.channel, [pickle.dumps(request)], files)
+            send_fds(self.channel, [pickle.dumps(request)], files)
             if not select.select([self.channel], [], [], SECONDS)[0]:
                 raise Gone("no answer")
             answer = self.channel.recv(MOST).decode()

@@ -72,7 +72,8 @@ PLACES = (
     Place("share memory", "difftest.run.memory:_nameless", _errors(errno.ENOMEM, errno.EMFILE), of=ISOLATED),
     Place("start a process", "difftest.run.nursery:Nursery.start", _errors(*PROCESSES), of=ISOLATED),
     Place("lose the nursery", "difftest.run.nursery:Nursery.start", (Gone("made up"),), mended=True, of=ISOLATED),
-    Place("hand a call over", "difftest.run.isolation:socket.send_fds", _errors(errno.ENOBUFS), of=("right",)),
+    Place("hand a call over", "difftest.run.isolation:send_fds", _errors(errno.ENOBUFS), of=("right",)),
+    Place("ask the nursery", "difftest.run.nursery:send_fds", _errors(errno.ENOBUFS), mended=True, of=ISOLATED),
 )
 
 

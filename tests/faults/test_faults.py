@@ -18,7 +18,8 @@ SAMPLE = {
     "share memory": (1,),
     "start a process": (1,),
     "lose the nursery": (1,),
-    "hand a call over": (5,),
+    "hand a call over": (1, 5),
+    "ask the nursery": (1,),
 }
 
 

@@ -571,6 +571,6 @@ class Answering:
 
 def test_a_system_that_gives_no_more_is_the_testers_own_lack(isolated, monkeypatch):
     isolated.function("rmsnorm", CASE.contract)
-    monkeypatch.setattr(isolation.socket, "send_fds", lambda *given: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many")))
+    monkeypatch.setattr(isolation, "send_fds", lambda *given: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many")))
     with pytest.raises(OSError, match="too many"):
         call.call(CASE, isolated.function("rmsnorm", CASE.contract), CASE.inputs())
