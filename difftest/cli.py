@@ -119,11 +119,14 @@ class OneLineErrors(click.Group):
             return self._failed(str(known), known.status)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command named. Ctrl-C outside what keeps its findings ends it in one line; click would begin an empty one."""
+        """Runs the command named. Ctrl-C outside what keeps its findings ends it in one line; click would begin an empty one, and
+        takes the end of any file for Ctrl-C, too."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.Abort from None
+        except EOFError as error:
+            raise RuntimeError(f"EOFError: {error}") from error
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Adds the commands that there are to the error for one that there isn't."""

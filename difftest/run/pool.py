@@ -22,6 +22,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from difftest import interrupts
+from difftest.errors import LackingError
 
 # What a worker imports, some seconds of it. A module that can't be imported is left for the worker to complain of.
 NEEDS = (
@@ -32,6 +33,8 @@ NEEDS = (
     "reference.providers",
 )
 # Libraries that start a thread for each core when they are imported start none with these.
+STARTED_AGAIN = 40  # times that a process is started whose server is gone
+UNKNOWN = 255  # the exit code that the standard library gives a process whose server is gone
 BEGUN_AGAIN = 4  # times that a task is whose process was killed: the next takes seconds to start, and may be killed meanwhile
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -149,11 +152,15 @@ def without_threads() -> Iterator[None]:
 
 
 def start(target: Callable, *arguments: Any) -> BaseProcess:
-    """A process of the server's."""
-    prepare()
-    process = context().Process(target=target, args=arguments)
-    process.start()
-    return process
+    """A process of the server's. Where the server is killed meanwhile, another's."""
+    for _ in range(STARTED_AGAIN):
+        prepare()
+        process = context().Process(target=target, args=arguments)
+        with suppress(EOFError, ConnectionError):
+            process.start()
+            return process
+        time.sleep(0.05)  # until the system knows that it is gone
+    raise LackingError("no worker can be started: the process that starts them is gone each time")
 
 
 def cores() -> int:
@@ -301,9 +308,9 @@ class _Pool:
 
     def _killed_from_outside(self, worker: _Worker, lost: Lost) -> bool:
         """Whether the process was killed in the task, or on the way to it, by a person or a system that lacks memory, for all
-        that is known; the task is done again, so many times."""
+        that is known, or nobody knows how it ended; the task is done again, so many times."""
         task = worker.group, len(worker.left)
-        if lost.exit_code != -signal.SIGKILL or lost.silent is not None:
+        if lost.exit_code not in (-signal.SIGKILL, UNKNOWN) or lost.silent is not None:
             return False
         self.killed[task] += 1
         return self.killed[task] <= BEGUN_AGAIN

@@ -89,3 +89,11 @@ def test_a_candidates_error_without_words_is_its_own_and_not_the_testers(difftes
     run = difftest("--ops", "rmsnorm", "--dtypes", "bf16", "--widths", "64", "--cases", "0", "--candidate", f"{file}:rmsnorm")
     assert run.status == 1
     assert "raised Wordless: its text raises RuntimeError" in run.json["cases"][0]["reasons"][0]
+
+
+def test_the_end_of_a_file_where_none_belongs_is_a_fault_and_no_interrupt(difftest, monkeypatch, tmp_path):
+    monkeypatch.setattr(faults, "FOLDER", tmp_path)
+    monkeypatch.setattr(checks, "judge", lambda *given: (_ for _ in ()).throw(EOFError("made up")))
+    run = difftest(*SMALL)
+    assert run.status == 70
+    assert "EOFError" in run.err

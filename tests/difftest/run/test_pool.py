@@ -3,9 +3,11 @@
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from difftest.errors import LackingError
 from difftest.run import pool
 from difftest.run.pool import Limits, Lost
 
@@ -62,6 +64,15 @@ class ShotAt(Squares):
         return task * task
 
 
+class Orphaned(ShotAt):
+    """It kills the server that its process was forked from, and then the process: nobody says how it ended."""
+
+    def _shot(self, most):
+        if len(list(self.folder.iterdir())) < most:
+            os.kill(os.getppid(), signal.SIGKILL)
+        super()._shot(most)
+
+
 def run(groups, work=None, **how):
     """What was reported, in order, and the groups that ended."""
     told, ended = [], []
@@ -97,6 +108,48 @@ def test_a_crash_costs_its_task_and_another_process_does_the_rest_of_its_group()
 def test_a_task_is_begun_again_so_many_times(tmp_path, times, answer):
     told, _ = run([[7]], ShotAt(tmp_path, times), processes=1)
     assert told == [(0, 7, answer)]
+
+
+@pytest.mark.slow  # another server, which imports torch
+def test_a_task_whose_process_and_server_are_killed_is_begun_again(tmp_path):
+    told, _ = run([[7]], Orphaned(tmp_path, 1), processes=1)
+    assert told == [(0, 7, 49)]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_end_that_nobody_knows_is_taken_for_a_kill_and_another_is_not():
+    made = pool._Pool(Squares(), [[7]], print, False, Limits(), print)
+    worker = pool._Worker(None, None, 0, [7])
+    found = [made._killed_from_outside(worker, Lost(exit_code=code)) for code in (pool.UNKNOWN, -signal.SIGKILL, 1)]
+    assert found == [True, True, False]
+
+
+class Shot:
+    """A context whose server is gone so many times that a process is started."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def get_start_method(self):
+        return "none"
+
+    def Process(self, **given):
+        return SimpleNamespace(start=self._start, given=given)
+
+    def _start(self):
+        self.times -= 1
+        if self.times >= 0:
+            raise (EOFError, ConnectionRefusedError)[self.times % 2]
+
+
+def test_a_server_that_is_killed_while_it_starts_a_process_is_followed_by_another(monkeypatch):
+    shot = Shot(2)
+    monkeypatch.setattr(pool, "context", lambda: shot)
+    assert pool.start(print, 1).given == {"target": print, "args": (1,)}
+    shot.times = 10**9
+    monkeypatch.setattr(pool, "STARTED_AGAIN", 3)
+    with pytest.raises(LackingError, match="no worker can be started"):
+        pool.start(print, 1)
 
 
 def test_too_many_crashes_of_all_start_no_further_process():
