@@ -14,26 +14,30 @@ import torch
 from difftest.mutants.machine.listing import Mutant
 from difftest.providers.file import FileCandidate
 from reference.arithmetic import Fp32, compute
-from reference.contracts import Contract
+from reference.contracts import Contract, contract
 from reference.operators import Operator, operator
 from reference.providers.library import in_signature
 
-# What a mutant is tried as: operator, dtype, contract.
+# What a mutant is tried as: operator, dtype, contract. A rounding to one 16-bit format leaves what is of that format as it is,
+# so the contracts that store a value on the way are tried in both.
 FORMS = (
-    ("fused_add_rmsnorm", "bf16", "R0W0"),
-    ("fused_add_rmsnorm", "bf16", "R1W1"),
-    ("fused_add_rmsnorm", "fp32", "R0W0"),  # where a sum that is stored keeps all its bits
-    ("gemma_rmsnorm", "fp16", "W1"),
-    ("rmsnorm", "fp32", "W0"),
-    ("silu_and_mul", "bf16", "S1"),
-    ("silu_and_mul", "fp32", "S0"),
-    ("gelu_and_mul", "bf16", "S0"),
-    ("gelu_and_mul", "fp32", "S0"),
-    ("gelu_tanh_and_mul", "fp16", "S0"),
-    ("gelu_tanh_and_mul", "fp32", "S0"),
-    ("swigluoai_and_mul", "bf16", "S0"),
-    ("swigluoai_and_mul", "fp16", "S1"),
-    ("swigluoai_and_mul", "bf16", "S2"),
+    ("fused_add_rmsnorm", "bf16", contract("fused_add_rmsnorm", "R0W0")),
+    ("fused_add_rmsnorm", "bf16", contract("fused_add_rmsnorm", "R1W1")),
+    ("fused_add_rmsnorm", "fp32", contract("fused_add_rmsnorm", "R0W0")),  # where a sum that is stored keeps all its bits
+    ("gemma_rmsnorm", "fp16", contract("gemma_rmsnorm", "W1")),
+    ("gemma_rmsnorm", "bf16", replace(contract("gemma_rmsnorm", "W0"), bias_in_fp32=False)),
+    ("rmsnorm", "fp32", contract("rmsnorm", "W0")),
+    ("silu_and_mul", "bf16", contract("silu_and_mul", "S1")),
+    ("silu_and_mul", "fp16", contract("silu_and_mul", "S1")),
+    ("silu_and_mul", "fp32", contract("silu_and_mul", "S0")),
+    ("gelu_and_mul", "bf16", contract("gelu_and_mul", "S0")),
+    ("gelu_and_mul", "fp32", contract("gelu_and_mul", "S0")),
+    ("gelu_tanh_and_mul", "fp16", contract("gelu_tanh_and_mul", "S0")),
+    ("gelu_tanh_and_mul", "fp32", contract("gelu_tanh_and_mul", "S0")),
+    ("swigluoai_and_mul", "bf16", contract("swigluoai_and_mul", "S0")),
+    ("swigluoai_and_mul", "fp16", contract("swigluoai_and_mul", "S1")),
+    ("swigluoai_and_mul", "bf16", contract("swigluoai_and_mul", "S2")),
+    ("swigluoai_and_mul", "fp16", contract("swigluoai_and_mul", "S2")),
 )
 
 

@@ -18,7 +18,7 @@ from difftest.mutants.machine.forms import BLOCK, TEXTBOOK_NORMS, Form, forms_of
 from difftest.mutants.machine.install import install
 from difftest.mutants.machine.listing import Mutant
 from difftest.run import check
-from reference.contracts import contract
+from reference.contracts import Contract, contract
 from reference.operators import operator
 from reference.providers import Provider
 
@@ -199,11 +199,9 @@ def _try_formula(mutant: Mutant, say: Callable[[Any], None]) -> None:
     except Exception as error:
         say(Trial(REFUSED, [Step("", REFUSED, first=f"{type(error).__name__}: {error}")]))
         return
-    for op, dtype, code in torch_references.FORMS:
-        form = Form(op, dtype, code)
-        trial.steps.append(Step(f"{op} {dtype} {code}"))
-        provider = formula.provider(op, contract(op, code))
-        if _run(trial, form, default_cases(form), say, provider):
+    for op, dtype, meant in torch_references.FORMS:
+        trial.steps.append(Step(f"{op} {dtype} {meant.code}"))
+        if _run(trial, Form(op, dtype, meant.code), _testers_cases(op, dtype, meant), say, formula.provider(op, meant)):
             return
 
 
@@ -292,9 +290,15 @@ def cases_of(form: Form) -> list[Case]:
 
 @cache
 def default_cases(form: Form) -> list[Case]:
-    """Of what the tester runs of the operator in that dtype by itself, the widths that are asked for: few kernels run them."""
-    asked = Request({form.op: contract(form.op, form.code)}, [form.dtype], WIDTHS, strength=STRENGTH)
-    return [case for case in generate(asked) if case.width in WIDTHS and case.weight_dtype is None]
+    """The tester's own cases for a form, with a weight of the rows' dtype: few kernels run them."""
+    return [case for case in _testers_cases(form.op, form.dtype, contract(form.op, form.code)) if case.weight_dtype is None]
+
+
+@cache
+def _testers_cases(op: str, dtype: str, meant: Contract) -> list[Case]:
+    """Of what the tester runs of the operator in that dtype by itself, the widths that are asked for."""
+    asked = Request({op: meant}, [dtype], WIDTHS, strength=STRENGTH)
+    return [case for case in generate(asked) if case.width in WIDTHS]
 
 
 def refused(reason: str) -> bool:

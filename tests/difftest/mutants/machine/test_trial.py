@@ -81,6 +81,38 @@ def test_a_stored_sum_that_loses_bits_is_killed_in_the_dtype_where_it_has_them()
     assert (trial.status, trial.deciding.form) == (KILLED, "fused_add_rmsnorm fp32 R0W0")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "after", "form"),
+    [
+        ("act_and_mul", "activated = half_away(A.load(A.store(activated)))", "silu_and_mul fp16 S1"),
+        (
+            "EveryOperation.mul",
+            "return through_bf16(self.inner.mul(self._stored(a), self._stored(b)))",
+            "swigluoai_and_mul fp16 S2",
+        ),
+        (
+            "EveryOperation.clamp",
+            "return through_fp16(self.inner.clamp(self._stored(a), lowest, highest))",
+            "swigluoai_and_mul bf16 S2",
+        ),
+        ("Fp32.store", "return value.to(self.dtypes[self.rows])", "gemma_rmsnorm bf16 W0"),
+    ],
+)
+def test_a_rounding_to_another_format_is_killed_where_it_is_another(function, after, form):
+    mutant = next(m for m in mutants() if (m.edit.function, m.edit.after) == (function, after))
+    trial = try_out(mutant)
+    assert (trial.status, trial.deciding.form) == (KILLED, form)
+
+
+@pytest.mark.slow
+def test_the_formulas_themselves_are_not_accused():
+    for source in SOURCES:
+        if not source.is_kernel:
+            same = Mutant("unchanged", source, Edit("planted", "", 1, "", "", 0, 0, ""))
+            assert try_out(same).status == SURVIVED
+
+
 def test_the_last_answer_of_a_child_counts_and_how_it_ended():
     def counts(say):
         for number in range(3):
