@@ -41,6 +41,7 @@ def proof_of(mutant: Mutant) -> str:
 # What the emulator has nothing to do for: the order of two launches that overlap, and prefetch.
 _OF_THE_LAUNCH = ("make_begin", "make_loaded", "make_look_ahead")
 _CALLS = ("begin(", "look_ahead(", "loaded()", "release_dependents()", "wait_for_predecessor()", "prefetch_l2(")
+_SETS_PIECE = "room, piece = (int32(width - mine), "  # and what comes then is read by prefetch alone
 
 
 def only_on_a_gpu(mutant: Mutant) -> bool:
@@ -48,4 +49,6 @@ def only_on_a_gpu(mutant: Mutant) -> bool:
     if not mutant.source.is_kernel:
         return False
     edit = mutant.edit
+    if edit.before.startswith(_SETS_PIECE) and edit.after.startswith(_SETS_PIECE):
+        return True
     return edit.function.split(".")[0] in _OF_THE_LAUNCH or edit.before.startswith(_CALLS) or edit.before == "if PDL:"
