@@ -181,6 +181,8 @@ class _Served:
         tensor = self._kept[number]
         if tensor.numel():
             self._opened.at(start, tensor.numel(), tensor.dtype).view(tensor.shape).copy_(tensor)
+            if tensor.is_cuda:
+                torch.cuda.synchronize()  # the tester reads it on a stream of its own
         return {}
 
     def _asked(self) -> Provider:

@@ -299,6 +299,7 @@ class Isolated:
             number = self._number(function)
             requests = [self._request(case, call, result) for (case, call), result in zip(made, results, strict=True)]
             assert self._process
+            self._shared.settle()
             answers = self._process.ask(("calls", number, requests), max(limit(case, self._seconds) for case, _ in made))["calls"]
             done = [self._told(told, r.view(c.shape)) for told, r, (c, _) in zip(answers, results, made, strict=True)]
         except _Lost as lost:
@@ -331,6 +332,7 @@ class Isolated:
         try:
             number = self._number(function)
             assert self._process
+            self._shared.settle()
             told = self._process.ask(("call", number, self._request(case, call, result)), limit(case, self._seconds))
             done = self._told(told, result.view(case.shape))
             spoiled = bool(told.get("spoiled"))

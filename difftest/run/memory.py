@@ -81,6 +81,11 @@ class Shared:
         self._counted = shared[4], shared[5]  # as torch.multiprocessing.reductions names them: the counter's handle and offset
         return shared
 
+    def settle(self) -> None:
+        """Waits until what this process has begun to write is there: nothing on a GPU orders two processes' work."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
     def gone(self) -> None:
         """The process that was given the memory ended without letting go of it. On a GPU torch would keep it until it did."""
         if self._counted:

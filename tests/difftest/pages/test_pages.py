@@ -11,7 +11,7 @@ from difftest.matrix import file
 from difftest.pages import blocks, command, power, sources, speed
 from difftest.report import jsonl
 
-MOST_LINES = 3000  # of committed results
+MOST_LINES = 4_000
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import torch
 
 from difftest.cases import Request, generate
 from difftest.report import summary
-from difftest.run import isolation
+from difftest.run import isolation, memory
 from difftest.run.session import Session, run
 from reference.contracts import contract
 from tests.difftest.broken import hostile
@@ -140,6 +140,33 @@ def test_on_a_gpu_the_same_bits_come_back_from_a_process_of_its_own(broken):
     assert there.fault is None
     assert isinstance(sessions[1].opened().provider, isolation.Isolated)
     assert [result.to_json() for result in here.results] == [result.to_json() for result in there.results]
+
+
+@pytest.mark.gpu
+def test_a_call_in_another_process_waits_for_its_inputs(broken, monkeypatch):
+    """On a GPU that other processes use, too, they are written late."""
+    real = isolation.Isolated.memory
+
+    def later(provider, *cases):
+        torch.cuda._sleep(400_000_000)  # cycles, a fifth of a second: what is written comes behind it
+        return real(provider, *cases)
+
+    monkeypatch.setattr(isolation.Isolated, "memory", later)
+    cases = [dataclasses.replace(case, device="cuda:0") for case in CASES[:3]]
+    session = Session(cases, broken("plain", "rmsnorm"), ["torch"], call_seconds=60)
+    outcome = run(session)
+    assert isinstance(session.opened().provider, isolation.Isolated)
+    session.close()
+    assert [result.verdict for result in outcome.results if result.differs] == []
+    assert len(outcome.results) == 3
+
+
+@pytest.mark.parametrize(("device", "waits"), [("cpu", []), ("cuda", [torch.device("cuda")])])
+def test_on_a_gpu_what_another_process_is_to_read_is_waited_for(monkeypatch, device, waits):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    memory.Shared(torch.device(device)).settle()
+    assert waited == waits
 
 
 @pytest.mark.gpu
