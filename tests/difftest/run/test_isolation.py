@@ -153,9 +153,9 @@ def test_a_call_in_another_process_waits_for_its_inputs(broken, monkeypatch):
 
     monkeypatch.setattr(isolation.Isolated, "memory", later)
     cases = [dataclasses.replace(case, device="cuda:0") for case in CASES[:3]]
-    session = Session(cases, broken("plain", "rmsnorm"), ["torch"], call_seconds=60)
+    session = Session(cases, broken("plain", "rmsnorm"), ["torch"], call_seconds=60).opened()
+    assert isinstance(session.provider, isolation.Isolated)
     outcome = run(session)
-    assert isinstance(session.opened().provider, isolation.Isolated)
     session.close()
     assert [result.verdict for result in outcome.results if result.differs] == []
     assert len(outcome.results) == 3
