@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 from difftest.mutants.machine.forms import Form
 
 COMPILES = 60  # seconds of processor time after which a compilation is given up
+FIRST_NUMBER = 10**9  # of a function: those of one process have equally many digits
 CALLS = 4  # and a launch, which takes hundredths: a loop that does not end
 
 
@@ -105,10 +107,13 @@ def isolate() -> None:
     """Makes this process one in which mutants run: nothing compiled is kept or shared, names do not tell two apart, and a launch
     that does not end takes the process down (SIGPROF).
     """
+    from numba.core.bytecode import FunctionIdentity
+
     from numba_kernels.emulator import compiled, disk_cache, launch, rewriting
     from numba_kernels.emulator.rewriting import source
     from numba_kernels.runtime import host
 
+    FunctionIdentity._unique_ids = itertools.count(FIRST_NUMBER)  # Numba's, whose length stands in the code: of a name's bytes
     launch.MOST_REPEATED = -1  # no second run of a launch that fails, for its line
     source.is_unchanged = lambda code: True
     disk_cache.directory = lambda: None

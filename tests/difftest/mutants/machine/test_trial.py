@@ -1,15 +1,18 @@
 """A mutant tried: killed, the same code, no code at all, a loop without end; and a sample of those that there are."""
 
 import ast
+import itertools
 import signal
 
 import pytest
+from numba.core.bytecode import FunctionIdentity
 
 from difftest.mutants.machine import child, emulated
+from difftest.mutants.machine import trial as trial_module
 from difftest.mutants.machine.edits import Edit
 from difftest.mutants.machine.listing import SOURCES, Mutant, mutants
 from difftest.mutants.machine.proofs import only_on_a_gpu, proof_of
-from difftest.mutants.machine.trial import KILLED, REFUSED, SAME, SURVIVED, UNREACHED, refused, try_out
+from difftest.mutants.machine.trial import KILLED, REFUSED, SAME, SURVIVED, UNREACHED, original_code, refused, try_out, warm_up
 from numba_kernels.runtime import host, launch
 
 TEXTBOOK = SOURCES[0]
@@ -37,7 +40,17 @@ def planted(before, after):
     ],
 )
 def test_a_planted_change_comes_to_what_it_is(before, after, status):
-    assert try_out(planted(before, after)).status == status
+    trial = try_out(planted(before, after))
+    assert trial.status == status, trial
+
+
+@pytest.mark.slow
+def test_how_many_functions_a_process_has_compiled_decides_nothing(monkeypatch):
+    """A mutant's process numbers more of them than that of the original, so Numba's numbers may differ in length."""
+    warm_up()
+    monkeypatch.setattr(FunctionIdentity, "_unique_ids", itertools.count(997))
+    monkeypatch.setattr(trial_module, "original_code", original_code.__wrapped__)
+    assert try_out(planted("if thread % 32 == 0", "if thread % -32 == 0")).status == SAME
 
 
 def test_calls_are_emulated_where_there_is_a_gpu_too_and_afterwards_are_not(monkeypatch):
