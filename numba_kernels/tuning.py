@@ -289,11 +289,11 @@ def streamed(call: Call, warps: int | None = None) -> NormConfig:
 
 
 def _emulated(call: Call) -> NormConfig:
-    """On the CPU a row costs what its threads cost: as few as can hold it. Rows of one vector size share a kernel."""
+    """On the CPU a row costs what its threads cost, and a kernel a second: one warp where it can hold the row, or fours."""
     tree = call.tree
     if tree.vectors_per_lane > 1 or tree.tiles > 4 * threshold("warps_of_a_block"):
         return streamed(call, warps=4)
-    return _config(tree, 4, 32 * -(-tree.tiles // 4), early_weights=4)
+    return _config(tree, 4, 32 if tree.tiles <= 4 else 128 * -(-tree.tiles // 16), early_weights=4)
 
 
 # --- gated activations ----------------------------------------------------------------------------------------------------

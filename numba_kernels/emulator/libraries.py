@@ -1,5 +1,5 @@
-"""Code libraries of the emulator's own, in place of Numba's; and functions that LLVM does not write out where they are called,
-since what is seldom called would make its callers slow."""
+"""The emulator's compiler: Numba's, with code libraries and a lowering of its own. And functions that LLVM does not write out
+where they are called, since what is seldom called would make its callers slow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.typed_passes import NativeLowering
 from numba.core.untyped_passes import IRProcessing
+
+from .lowering import EmulatedLowering
 
 
 class OwnLibrary(FunctionPass):
@@ -27,13 +30,14 @@ class OwnLibrary(FunctionPass):
 
 
 class OwnCompiler(CompilerBase):
-    """Numba's compiler with the pass ``library``."""
+    """Numba's compiler with the pass ``library``, and the emulator's lowering."""
 
     library: type[OwnLibrary] = OwnLibrary
 
     def define_pipelines(self) -> list[Any]:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
         pipeline.add_pass_after(self.library, IRProcessing)
+        pipeline.passes = [(EmulatedLowering if each is NativeLowering else each, why) for each, why in pipeline.passes]
         pipeline.finalize()
         return [pipeline]
 

@@ -38,6 +38,9 @@ class EmulatedLibrary(JITCodeLibrary):
 
     codegen = _Noted()
 
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
     def _optimize_final_module(self) -> None:
         text = str(self._final_module)
         changed = self.changed(text)
@@ -92,7 +95,12 @@ def saturating(text: str) -> str:
 
 
 class EntryLibrary(JITCodeLibrary):
-    """Code that Python calls, with all that it is linked from."""
+    """Code that Python calls, with all that it is linked from. It is optimised once, not twice, as Numba does for what counts
+    references."""
+
+    def _optimize_final_module(self) -> None:
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(self._final_module, builder)
 
     def _finalize_specific(self) -> None:
         super()._finalize_specific()
