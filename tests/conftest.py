@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from difftest.run import allocator
+
 COMPILING = {Path(__file__).parent / room for room in ("numba_kernels", "emulator")}
 UNTRACED = pytest.StashKey[bool]()
 BEGAN = pytest.StashKey[float]()
@@ -15,6 +17,10 @@ BEGAN = pytest.StashKey[float]()
 def pytest_addoption(parser):
     parser.addoption("--budget", type=float, metavar="SECONDS", help="skip, with the reason, what has not begun after this time")
     parser.addoption("--order-seed", metavar="TEXT", help="an order of the tests drawn from this, so that a budget favours none")
+
+
+def pytest_configure(config):
+    allocator.keep_freed()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from difftest import interrupts
 from difftest.errors import LackingError
+from difftest.run import allocator
 
 # What a worker imports, some seconds of it. A module that can't be imported is left for the worker to complain of.
 NEEDS = (
@@ -173,6 +174,7 @@ def _run_here(
 ) -> None:
     import torch
 
+    allocator.keep_freed()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small: threads that wait for each other cost more than they bring
     try:
@@ -333,6 +335,7 @@ def _work(work: Work, deadline: float, pipe: Connection, environment: dict[str, 
     """
     interrupts.left_to_the_parent()  # which kills the workers
     os.environ.update(environment)  # the server that this process was forked from may be older than a change
+    allocator.keep_freed()
     import torch
 
     torch.set_num_threads(1)
