@@ -289,7 +289,7 @@ def streamed(call: Call, warps: int | None = None) -> NormConfig:
 
 
 def _emulated(call: Call) -> NormConfig:
-    """On the CPU a row costs what its threads cost, and a kernel a second: one warp where it can hold the row, or fours."""
+    """On the CPU a row costs what its threads cost, and each kernel a second to compile: one warp if that holds it, or fours."""
     tree = call.tree
     if tree.vectors_per_lane > 1 or tree.tiles > 4 * threshold("warps_of_a_block"):
         return streamed(call, warps=4)

@@ -39,6 +39,7 @@ class EmulatedLibrary(JITCodeLibrary):
     codegen = _Noted()
 
     def _optimize_functions(self, ll_module: Any) -> None:
+        """Nothing but what linking needs: the entry's optimisation does it again."""
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
@@ -110,7 +111,9 @@ class EntryLibrary(JITCodeLibrary):
 
 
 class CheckedLibrary(EmulatedLibrary):
-    """The full check's: each access to memory is accounted for."""
+    """The full check's: each access to memory is accounted for, where a function optimised by itself still has it."""
+
+    _optimize_functions = JITCodeLibrary._optimize_functions
 
     def changed(self, text: str) -> str:
         return accounted(super().changed(text))
