@@ -289,11 +289,14 @@ def streamed(call: Call, warps: int | None = None) -> NormConfig:
 
 
 def _emulated(call: Call) -> NormConfig:
-    """On the CPU a row costs what its threads cost, and each kernel a second to compile: one warp if that holds it, or fours."""
+    """On the CPU a row costs what its threads cost, and each kernel a second to compile: one warp for few scalars, or fours; of
+    vectors one kernel for each 4096 elements."""
     tree = call.tree
     if tree.vectors_per_lane > 1 or tree.tiles > 4 * threshold("warps_of_a_block"):
         return streamed(call, warps=4)
-    return _config(tree, 4, 32 if tree.tiles <= 4 else 128 * -(-tree.tiles // 16), early_weights=4)
+    step = 4 if tree.vector == 1 else 32 // tree.vector
+    warps = 1 if tree.vector == 1 and tree.tiles <= 4 else step * -(-tree.tiles // (4 * step))
+    return _config(tree, 4, 32 * warps, early_weights=4)
 
 
 # --- gated activations ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ CUDA, in it may not fork; the server has neither. Importing this is fast: the se
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -339,6 +340,7 @@ def _work(work: Work, deadline: float, pipe: Connection, environment: dict[str, 
     import torch
 
     torch.set_num_threads(1)
+    gc.freeze()  # what is imported stays: no collection has to look through it
     while True:
         try:
             group, tasks = pipe.recv()

@@ -106,8 +106,9 @@ GATED = (
 )
 # One of each kind first, since a mutant that none of the first few finds is given up.
 BLOCK = (
-    Form(_ADD, "bf16", "R0W0"),  # three warps
-    Form(_ADD, "bf16", "R0W0", (3072,)),  # 12 tiles, all that three warps have: their number is no power of two
+    Form(_ADD, "bf16", "R0W0"),  # four warps, the last of which has nothing of the row
+    # 12 tiles, all that three warps have: their number is no power of two
+    Form(_ADD, "bf16", "R0W0", (3072,), options=_options(threads_per_row=96)),
     Form(_PLAIN, "bf16", "W0", (512,), options=_options(threads_per_row=64, tiles_per_warp=1)),  # 2 tiles, in all
     Form(_PLAIN, "bf16", "W0", options=_options(threads_per_row=96, tiles_per_warp=2, vectors_per_lane=2)),
     Form(_PLAIN, "fp32", "W0"),
