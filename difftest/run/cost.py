@@ -5,8 +5,9 @@ from __future__ import annotations
 from difftest.run.session import Session
 
 # Measured on two cores of a cloud machine (December 2026) over the default cases: a case costs Python and torch some forty small
-# calls, an element a pass through the verdict in float64. The emulator compiles two kernels for an operator's dtype, four where a weight has one of two dtypes.
-SECONDS_A_CASE, SECONDS_AN_ELEMENT, SECONDS_A_GROUP = 5e-3, 5e-7, 5.0
+# calls, an element a pass through the verdict in float64. The emulator compiles two kernels for an operator's dtype, or, where a
+# weight may have another, four.
+SECONDS_A_CASE, SECONDS_AN_ELEMENT, SECONDS_A_GROUP = 5e-3, 5e-7, 2.0
 WORTH_SAYING = 120.0  # seconds: what takes less needs no announcement
 COMPILED = ("numba", "textbook")
 
