@@ -3,7 +3,8 @@
 python benchmarks/mutants_on_gpu.py benchmarks/results/mutants-gpu-h200.jsonl
 
 Each mutant runs in processes of its own, so that what it does to the GPU ends with it. Chains of calls, each of which reads what
-the one before wrote, are launched back to back, and must leave the bits that they leave with a wait after each call.
+the one before wrote, are launched while the GPU is held up, then run back to back, and must leave the bits that they leave with a
+wait after each call.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from numba_kernels.backend import shipped
 
 SCHEMA = "numba-kernels/mutants-on-gpu/1"
 CALLS = 200  # of a chain: the window in which a successor runs ahead of its predecessor is a microsecond or so
+HELD_UP = 100_000_000  # cycles, 50 ms: the host launches the whole chain meanwhile, and no call waits for its launch
 # Rows x width: part of a warp, a scalar row, a block with few and with many rows, prefetched rows, a cluster.
 SHAPES = ((64, 64), (64, 111), (16, 4096), (2048, 4096), (8192, 8192), (4, 65536))
 LIMIT = 120  # seconds for a mutant
@@ -112,6 +114,7 @@ def digests(chains: Sequence[Chain], after: Callable[[], None], say: Callable[[A
         torch.manual_seed(0)
         buffers, turn = chain(rows, width)
         turn(torch.cuda.synchronize)  # compiles
+        torch.cuda._sleep(HELD_UP)
         for _ in range(CALLS):
             turn(after)
         torch.cuda.synchronize()
