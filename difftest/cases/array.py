@@ -38,28 +38,33 @@ class Coverage:
         self.clash = np.zeros((count, count), dtype=bool)
         for a, b in combinations(range(count), 2):
             self.clash[a, b] = self.clash[b, a] = exclude(self.values[a], self.values[b])
+        self._of = [
+            (each.name, each, {value: start + k for k, value in enumerate(each.values)})
+            for each, start in zip(model, starts.tolist(), strict=False)
+        ]
         self.hidden_throughout = {d.name for d in model if all((d.name, value) in HIDING for value in d.values)}
         self.left = np.zeros((count,) * self.strength, dtype=bool)
         self.required = [each for each in self._products(self.numbers) if not self._clashes(each)]
-        self._set(self.required, True)
+        places = np.array(self.required, dtype=np.intp).reshape(-1, self.strength)
+        for order in permutations(range(self.strength)):
+            self.left[tuple(places[:, order].T)] = True
 
     def mark(self, case: Case, target: Combination | None = None) -> bool:
-        """Takes what a case covers as covered, unless it does not cover the target. Returns whether it does."""
-        covered = self.of(case)
-        if target is not None and target not in covered:
-            return False
-        self._set(covered, False)
-        return True
+        """Takes what a case covers as covered, unless it does not cover the target. Returns whether it does.
 
-    def of(self, case: Case) -> list[Combination]:
-        """The combinations that a case covers. Of a case whose values hide others only those that include all that hide."""
-        has, hidden = [], hiding(case) - self.hidden_throughout
-        for dimension, numbers in zip(self.model, self.numbers, strict=True):
-            own = dimension.of(case)
-            has.append([number for number in numbers if self.values[number][1] in own])
-        hiders = {index for index, dimension in enumerate(self.model) if dimension.name in hidden}
-        chosen = (c for c in combinations(range(len(has)), self.strength) if hiders.issubset(c))
-        return [each for dimensions in chosen for each in product(*(has[index] for index in dimensions))]
+        Of a case whose values hide others only combinations that include all that hide.
+        """
+        has = {name: [index[value] for value in dimension.of(case) if value in index] for name, dimension, index in self._of}
+        every = [number for own in has.values() for number in own]
+        hiders = [has[name] for name in hiding(case) - self.hidden_throughout if name in has]
+        if target is not None and not (set(target).issubset(every) and all(set(own) & set(target) for own in hiders)):
+            return False
+        for places in permutations(range(self.strength), len(hiders)):
+            numbers = [every] * self.strength
+            for place, own in zip(places, hiders, strict=True):
+                numbers[place] = own
+            self.left[np.ix_(*numbers)] = False  # with what can't be, two values of a dimension, which is not left anyway
+        return True
 
     @property
     def covered(self) -> int:
@@ -73,11 +78,6 @@ class Coverage:
     def _clashes(self, combination: Combination) -> bool:
         return any(self.clash[a, b] for a, b in combinations(combination, 2))
 
-    def _set(self, found: Iterable[Combination], value: bool) -> None:
-        places = np.array(list(found), dtype=np.intp).reshape(-1, self.strength)
-        for order in permutations(range(self.strength)):
-            self.left[tuple(places[:, order].T)] = value
-
     def gains(self, chosen: Sequence[int]) -> np.ndarray:
         """(values,): how many combinations of each value with those chosen are not covered yet."""
         places = np.array(chosen, dtype=np.intp)
@@ -86,6 +86,14 @@ class Coverage:
         if self.strength == 2:
             return self.left[:, places].sum(1)
         return self.left[:, places[:, None], places[None, :]].sum((1, 2)) // 2
+
+    def further_gains(self, number: int, chosen: Sequence[int]) -> np.ndarray:
+        """(values,): by how many each value's gains rise where a number is chosen beside those chosen before."""
+        if self.strength == 1:
+            return np.zeros(len(self.values), dtype=int)
+        if self.strength == 2:
+            return self.left[number]
+        return self.left[number, np.array(chosen, dtype=np.intp)].sum(0)
 
 
 def cover(
@@ -120,18 +128,21 @@ def _completed(target: Combination, coverage: Coverage, draw: random.Random, pla
     Of those that cover as much the plainest, in the dimensions that cost time. `plain`: in those that may hide others too.
     """
     chosen = list(target)
+    gains, barred = coverage.gains(chosen), coverage.clash[chosen].any(0)
     plainest = {*PLAINEST, *(name for name, _ in HIDING if plain)}
     order = [i for i, numbers in enumerate(coverage.numbers) if not any(each in numbers for each in target)]
     draw.shuffle(order)
     for index in order:
-        values = [v for v in coverage.numbers[index] if not coverage.clash[v, chosen].any()]
+        numbers, name = coverage.numbers[index], coverage.model[index].name
+        values = [v for v, out in zip(numbers, barred[numbers.start : numbers.stop].tolist(), strict=True) if not out]
         values = [v for v in values if coverage.values[v] not in HIDING] or values
-        name = coverage.model[index].name
+        gained = dict(zip(numbers, gains[numbers.start : numbers.stop].tolist(), strict=True))
+        most = max(gained[v] for v in values)
+        best = [v for v in values if gained[v] == most]
         if plain and name in plainest:
-            chosen.append(values[0])
-            continue
-        gains = coverage.gains(chosen)
-        most = max(gains[v] for v in values)
-        best = [v for v in values if gains[v] == most]
-        chosen.append(best[0] if name in plainest else draw.choice(best))
+            best = values[:1]
+        number = best[0] if name in plainest else draw.choice(best)
+        gains = gains + coverage.further_gains(number, chosen)
+        barred |= coverage.clash[number]
+        chosen.append(number)
     return dict(coverage.values[each] for each in chosen)
