@@ -128,7 +128,7 @@ def _completed(target: Combination, coverage: Coverage, draw: random.Random, pla
     Of those that cover as much the plainest, in the dimensions that cost time. `plain`: in those that may hide others too.
     """
     chosen = list(target)
-    gains, barred = coverage.gains(chosen), coverage.clash[chosen].any(0)
+    gains, barred = coverage.gains(chosen), np.any(coverage.clash[chosen], axis=0)
     plainest = {*PLAINEST, *(name for name, _ in HIDING if plain)}
     order = [i for i, numbers in enumerate(coverage.numbers) if not any(each in numbers for each in target)]
     draw.shuffle(order)
