@@ -154,11 +154,14 @@ def without_threads() -> Iterator[None]:
 
 
 def start(target: Callable, *arguments: Any) -> BaseProcess:
-    """A process of the server's. Where the server is killed meanwhile, another's."""
+    """A process of the server's. Where the server is killed meanwhile, another's.
+
+    Ctrl-C and SIGTERM wait until it has all that it is handed: with half of that it would print a traceback.
+    """
     for _ in range(STARTED_AGAIN):
         prepare()
         process = context().Process(target=target, args=arguments)
-        with suppress(EOFError, ConnectionError):
+        with suppress(EOFError, ConnectionError), interrupts.held_back():
             process.start()
             return process
         time.sleep(0.05)  # until the system knows that it is gone
@@ -247,9 +250,10 @@ class _Pool:
 
     def _start(self) -> _Worker:
         mine, theirs = context().Pipe()
-        process = start(_work, self.work, self.limits.deadline, theirs, dict(os.environ))
+        with interrupts.held_back():  # or nobody would end it
+            process = start(_work, self.work, self.limits.deadline, theirs, dict(os.environ))
+            self.started.append(process)
         theirs.close()  # the worker has the only one now: where it dies, the pipe ends
-        self.started.append(process)
         worker = _Worker(process, mine)
         self.busy[mine] = worker
         return worker

@@ -14,6 +14,7 @@ from difftest.mutants.machine.proofs import only_on_a_gpu
 def on_the_cpu(monkeypatch):
     monkeypatch.setattr(script, "drawn", lambda *shape: torch.randn(*shape).bfloat16())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)
     monkeypatch.setattr(script, "SHAPES", ((2, 8),))
     monkeypatch.setattr(script, "CALLS", 2)
 

@@ -108,12 +108,15 @@ def isolate() -> None:
     that does not end takes the process down (SIGPROF).
     """
     from numba.core.bytecode import FunctionIdentity
+    from numba.core.codegen import JITCodeLibrary
 
-    from numba_kernels.emulator import compiled, disk_cache, launch, rewriting
+    from numba_kernels.emulator import compiled, disk_cache, launch, library, rewriting
     from numba_kernels.emulator.rewriting import source
     from numba_kernels.runtime import host
 
     FunctionIdentity._unique_ids = itertools.count(FIRST_NUMBER)  # Numba's, whose length stands in the code: of a name's bytes
+    # Two ways to write the same meet.
+    library.EmulatedLibrary._optimize_functions = JITCodeLibrary._optimize_functions  # type: ignore[method-assign]
     launch.MOST_REPEATED = -1  # no second run of a launch that fails, for its line
     source.is_unchanged = lambda code: True
     disk_cache.directory = lambda: None

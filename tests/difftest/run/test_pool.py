@@ -1,5 +1,6 @@
 """The pool isolates a task from the crash of another, gives up where crashes are too many, and keeps to its limits."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from difftest import interrupts
 from difftest.errors import LackingError
 from difftest.run import pool
 from difftest.run.pool import Limits, Lost
@@ -230,3 +232,35 @@ def test_ctrl_c_ends_the_workers_and_is_passed_on():
         pool.run(Squares(), [[-4, -3], [-3]], interrupt, processes=2)
     with pytest.raises(ProcessLookupError):
         os.kill(seen[0], 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_in_the_middle_of_a_start_waits_until_the_process_has_what_it_needs(monkeypatch, number):
+    kind, begun = type(pool.context().Process()), []
+    start = kind.start
+
+    def interrupted(process):
+        signal.raise_signal(number)
+        start(process)
+        begun.append(process)
+
+    monkeypatch.setattr(kind, "start", interrupted)
+    with interrupts.on_sigterm_too(), pytest.raises(KeyboardInterrupt):
+        pool.start(time.sleep, 0)
+    (process,) = begun
+    process.join(30)
+    assert process.exitcode == 0
+
+
+def test_a_worker_is_ended_whose_start_was_interrupted(monkeypatch):
+    kind = type(pool.context().Process())
+    start = kind.start
+
+    def interrupted(process):
+        start(process)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(kind, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(Squares(), [[-3]], lambda *_: None, processes=1)
+    assert not [each for each in multiprocessing.active_children() if each.is_alive()]
