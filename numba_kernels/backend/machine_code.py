@@ -5,18 +5,17 @@ Numba is imported only where a kernel must be compiled.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import hashlib
 import importlib.metadata
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..undisturbed import undisturbed
 from .compiled import Compiled, sources
 from .shipped import shipped
 
@@ -50,29 +49,19 @@ def cached_code(name: str, cc: tuple[int, int], make_ptx: Callable[[], str]) -> 
     stored = _read(path)
     if stored is not None:
         return stored
-    with no_garbage_collection():
-        from .compile import assemble
-
-        ptx = make_ptx()
-        entry = re.search(r"\.visible \.entry (\w+)\(", ptx)
-        if entry is None:
-            raise RuntimeError(f"no entry in the PTX of {name}")
-        code = Compiled(assemble(ptx, cc)[0], entry.group(1))
+    code = undisturbed(_compiled, name, cc, make_ptx)
     _write(path, code)
     return code
 
 
-@contextlib.contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Numba makes so many objects that Python looks for garbage 445 times, also among all of torch's: 0.45 of the 1.8 s that the
-    first compilation of fused_add_rmsnorm takes, without a GPU (counted by gc.callbacks)."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+def _compiled(name: str, cc: tuple[int, int], make_ptx: Callable[[], str]) -> Compiled:
+    from .compile import assemble
+
+    ptx = make_ptx()
+    entry = re.search(r"\.visible \.entry (\w+)\(", ptx)
+    if entry is None:
+        raise RuntimeError(f"no entry in the PTX of {name}")
+    return Compiled(assemble(ptx, cc)[0], entry.group(1))
 
 
 def cache_folder() -> Path:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import threading
 import types as python_types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numba
 import numpy as np
 from numba.core.errors import NumbaError
 
+from ..undisturbed import undisturbed
 from . import disk_cache, half, numba_cuda
 from .environment import Env
 from .library import EntryCompiler
@@ -130,27 +130,15 @@ class Compiled:
             if any(half.is_half(a) for a in args):
                 half.enable()
             kinds = tuple(numba.typeof(a) for a in args)
-            with collector_paused(), disk_cache.locked(self.file), contextlib.suppress(NumbaError, TypeError, ValueError):
+            with disk_cache.locked(self.file), contextlib.suppress(NumbaError, TypeError, ValueError):
                 try:
-                    self.entry.compile(kinds)  # what it refuses, the call below refuses in words
+                    undisturbed(self.entry.compile, kinds)  # what it refuses, the call below refuses in words
                 except NumbaError as error:
                     if "NRT required" not in str(error):
                         raise
                     self._build(self.function, nrt=True)
-                    self.entry.compile(kinds)
+                    undisturbed(self.entry.compile, kinds)
         return self.entry(*args)
-
-
-@contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
-    """Without Python's garbage collector, which otherwise takes a fifth of a compilation's time (30 % where torch is loaded)."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 _lock = threading.Lock()
@@ -170,8 +158,7 @@ def compiled(function: Any, mode: str, args: Sequence[Any]) -> Compiled:
         for made in forms:
             if all(made.dtypes.get(p) == dtypes.get(p) for p in made.program.asked_dtypes):
                 return made
-        with collector_paused():
-            forms.append(Compiled(function, mode, dtypes, _accepted.setdefault(alone, {})))
+        forms.append(undisturbed(Compiled, function, mode, dtypes, _accepted.setdefault(alone, {})))
         return forms[-1]
 
 

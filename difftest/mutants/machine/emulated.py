@@ -131,9 +131,11 @@ def isolate() -> None:
             import numba
             from numba.core.errors import NumbaError
 
+            from numba_kernels.undisturbed import undisturbed
+
             signal.setitimer(signal.ITIMER_PROF, COMPILES)
-            with compiled.collector_paused(), contextlib.suppress(NumbaError, TypeError, ValueError):
-                self.entry.compile(tuple(numba.typeof(a) for a in args))
+            with contextlib.suppress(NumbaError, TypeError, ValueError):
+                undisturbed(self.entry.compile, tuple(numba.typeof(a) for a in args))
         signal.setitimer(signal.ITIMER_PROF, CALLS)
         return compile_and_run(self, *args)
 
