@@ -124,10 +124,7 @@ class _Process:
         file = self.printed.fileno()
         fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
         try:
-            self.pid = nursery.get().start(its, file)
-        except nursery.Gone:
-            nursery.lost()
-            self.pid = nursery.get().start(its, file)
+            self.pid = nursery.start(its, file)
         finally:
             its.close()
 

@@ -30,6 +30,7 @@ MOST = 1 << 17  # bytes of a message
 GRACE = 2.0  # seconds for a process to end by itself, once it is no longer spoken to
 BY_FORCE = 256  # no exit code
 SECONDS = 60.0  # for the nursery to answer: more is a fault
+ASKED_AGAIN = 4  # times that a process is asked for whose nursery is gone: the next may be killed meanwhile, too
 
 
 class Gone(RuntimeError):
@@ -77,6 +78,16 @@ def get() -> Nursery:
     if _nursery is None or _owner != os.getpid():
         _nursery, _owner = _start(), os.getpid()
     return _nursery
+
+
+def start(spoken_to: socket.socket, printed: int) -> int:
+    """A new process, as `Nursery.start` makes it: of this process's nursery, and where that is gone, of the next."""
+    for _ in range(ASKED_AGAIN):
+        try:
+            return get().start(spoken_to, printed)
+        except Gone:
+            lost()
+    return get().start(spoken_to, printed)
 
 
 def lost() -> None:

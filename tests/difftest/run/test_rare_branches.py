@@ -525,6 +525,26 @@ def test_a_nursery_that_is_gone_is_followed_by_another(isolated):
     assert set(call.call(CASE, isolated.function("rmsnorm", CASE.contract), CASE.inputs()).outputs) == {"output"}
 
 
+@pytest.mark.parametrize(("times", "answers"), [(nursery.ASKED_AGAIN, True), (nursery.ASKED_AGAIN + 1, False)])
+def test_nurseries_that_are_shot_one_after_the_other_are_followed_by_another_so_many_times(monkeypatch, times, answers):
+    start, shot = nursery.Nursery.start, []
+
+    def shot_first(its, *asked):
+        if len(shot) < times:
+            os.kill(its.pid, signal.SIGKILL)
+            shot.append(its.pid)
+        return start(its, *asked)
+
+    monkeypatch.setattr(nursery.Nursery, "start", shot_first)
+    if answers:
+        assert isolation._Process().end(now=True) == -signal.SIGKILL
+    else:
+        with pytest.raises(nursery.Gone):
+            isolation._Process()
+        nursery.lost()
+    assert len(set(shot)) == times
+
+
 @pytest.mark.parametrize(
     ("message", "said"),
     [
