@@ -253,7 +253,7 @@ def test_an_interrupt_in_the_middle_of_a_start_waits_until_the_process_has_what_
 
 
 def test_a_worker_is_ended_whose_start_was_interrupted(monkeypatch):
-    kind = type(pool.context().Process())
+    kind, others = type(pool.context().Process()), multiprocessing.active_children()
     start = kind.start
 
     def interrupted(process):
@@ -263,4 +263,4 @@ def test_a_worker_is_ended_whose_start_was_interrupted(monkeypatch):
     monkeypatch.setattr(kind, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         pool.run(Squares(), [[-3]], lambda *_: None, processes=1)
-    assert not [each for each in multiprocessing.active_children() if each.is_alive()]
+    assert not set(multiprocessing.active_children()) - set(others)

@@ -537,7 +537,7 @@ def test_nurseries_that_are_shot_one_after_the_other_are_followed_by_another_so_
 
     monkeypatch.setattr(nursery.Nursery, "start", shot_first)
     if answers:
-        assert isolation._Process().end(now=True) == -signal.SIGKILL
+        assert isolation._Process().end(now=True) == nursery.BY_FORCE
     else:
         with pytest.raises(nursery.Gone):
             isolation._Process()
