@@ -24,6 +24,7 @@ from reference.providers import Provider
 
 KILLED, SURVIVED, SAME, REFUSED, UNREACHED = "killed", "survived", "same code", "does not compile", "in no form"
 MOST_FORMS = 5  # of those whose code a mutant changes, in which its cases are run
+FIRST = 3  # cases of an operator: most mutants of its formula are found by the first
 SEEDS = (1, 2)  # of the emulator's schedule, where order alone has found nothing
 STRENGTH, FEW_ROWS = 2, 33  # of the covering array; and which of its cases come first
 WIDTHS = (1, 3, 111, 4096)  # of the further cases: the tester's own
@@ -57,7 +58,7 @@ class Trial:
 def try_out(mutant: Mutant) -> Trial:
     """Tries a mutant in child processes; what takes one down kills it."""
     began = time.monotonic()
-    trial = _try_kernel(mutant) if mutant.source.is_kernel else _in_child(lambda say: _try_formula(mutant, say))
+    trial = _try_kernel(mutant) if mutant.source.is_kernel else _try_reference(mutant)
     trial.seconds = time.monotonic() - began
     return trial
 
@@ -72,6 +73,12 @@ def _try_kernel(mutant: Mutant) -> Trial:
         if _same_ptx(mutant, left) and (len(left) < MOST_FORMS or _same_ptx(mutant, forms)):
             trial.status = SAME
     return trial
+
+
+def _try_reference(mutant: Mutant) -> Trial:
+    for form in torch_references.FORMS:
+        _testers_cases(*form)  # drawn once, not in each child
+    return _in_child(lambda say: _try_formula(mutant, say))
 
 
 def _same_ptx(mutant: Mutant, forms: Sequence[Form]) -> bool:
@@ -192,17 +199,19 @@ def _run(trial: Trial, form: Form, cases: Sequence[Case], say: Callable[[Any], N
 
 
 def _try_formula(mutant: Mutant, say: Callable[[Any], None]) -> None:
-    """A mutant of the plain references, as each operator that it may be part of."""
+    """A mutant of the plain references, as each operator that it may be part of: a few cases of each, then the others."""
     trial = Trial(SURVIVED)
     try:
         formula = torch_references.formula_of(mutant)
     except Exception as error:
         say(Trial(REFUSED, [Step("", REFUSED, first=f"{type(error).__name__}: {error}")]))
         return
-    for op, dtype, meant in torch_references.FORMS:
-        trial.steps.append(Step(f"{op} {dtype} {meant.code}"))
-        if _run(trial, Form(op, dtype, meant.code), _testers_cases(op, dtype, meant), say, formula.provider(op, meant)):
-            return
+    for which in slice(FIRST), slice(FIRST, None):
+        for op, dtype, meant in torch_references.FORMS:
+            trial.steps.append(Step(f"{op} {dtype} {meant.code}"))
+            cases = _testers_cases(op, dtype, meant)[which]
+            if _run(trial, Form(op, dtype, meant.code), cases, say, formula.provider(op, meant)):
+                return
 
 
 def _reasons(form: Form, cases: Sequence[Case], provider: Provider | None = None) -> Iterator[tuple[Case, Sequence[str]]]:
