@@ -234,8 +234,16 @@ def test_ctrl_c_ends_the_workers_and_is_passed_on():
         os.kill(seen[0], 0)
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is KeyboardInterrupt, in the background too, where a shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_in_the_middle_of_a_start_waits_until_the_process_has_what_it_needs(monkeypatch, number):
+def test_an_interrupt_in_the_middle_of_a_start_waits_until_the_process_has_what_it_needs(interruptible, monkeypatch, number):
     kind, begun = type(pool.context().Process()), []
     start = kind.start
 
@@ -252,7 +260,7 @@ def test_an_interrupt_in_the_middle_of_a_start_waits_until_the_process_has_what_
     assert process.exitcode == 0
 
 
-def test_a_worker_is_ended_whose_start_was_interrupted(monkeypatch):
+def test_a_worker_is_ended_whose_start_was_interrupted(interruptible, monkeypatch):
     kind, others = type(pool.context().Process()), multiprocessing.active_children()
     start = kind.start
 
