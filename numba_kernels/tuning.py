@@ -289,13 +289,13 @@ def streamed(call: Call, warps: int | None = None) -> NormConfig:
 
 
 def _emulated(call: Call) -> NormConfig:
-    """On the CPU a row costs what its threads cost, and each kernel a second to compile: one warp for few scalars, or fours; of
-    vectors one kernel for each 4096 elements."""
+    """On the CPU a row costs what its threads cost, and each kernel a second to compile: one warp for few scalars or pairs, or
+    fours; of wider vectors one kernel for each 4096 elements."""
     tree = call.tree
     if tree.vectors_per_lane > 1 or tree.tiles > 4 * threshold("warps_of_a_block"):
         return streamed(call, warps=4)
-    step = 4 if tree.vector == 1 else 32 // tree.vector
-    warps = 1 if tree.vector == 1 and tree.tiles <= 4 else step * -(-tree.tiles // (4 * step))
+    step = 4 if tree.vector < 4 else 32 // tree.vector
+    warps = 1 if tree.vector < 4 and tree.tiles <= 4 else step * -(-tree.tiles // (4 * step))
     return _config(tree, 4, 32 * warps, early_weights=4)
 
 
