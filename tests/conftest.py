@@ -22,7 +22,17 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     allocator.keep_freed()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """What is collected and imported stays: looking through it for garbage took 6 of 209 seconds, 2 of them while it came."""
     gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -45,8 +55,6 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    gc.freeze()  # the tests and what they import stay: to look through them took a twentieth of the time
-    gc.enable()
     session.config.stash[BEGAN] = time.monotonic()
 
 

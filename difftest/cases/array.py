@@ -38,10 +38,7 @@ class Coverage:
         self.clash = np.zeros((count, count), dtype=bool)
         for a, b in combinations(range(count), 2):
             self.clash[a, b] = self.clash[b, a] = exclude(self.values[a], self.values[b])
-        self._of = [
-            (each.name, each, {value: start + k for k, value in enumerate(each.values)})
-            for each, start in zip(model, starts.tolist(), strict=False)
-        ]
+        self._number = [dict(zip(each.values, numbers, strict=True)) for each, numbers in zip(model, self.numbers, strict=True)]
         self.hidden_throughout = {d.name for d in model if all((d.name, value) in HIDING for value in d.values)}
         self.left = np.zeros((count,) * self.strength, dtype=bool)
         self.required = [each for each in self._products(self.numbers) if not self._clashes(each)]
@@ -54,7 +51,10 @@ class Coverage:
 
         Of a case whose values hide others only combinations that include all that hide.
         """
-        has = {name: [index[value] for value in dimension.of(case) if value in index] for name, dimension, index in self._of}
+        has = {
+            dimension.name: [number[value] for value in dimension.of(case) if value in number]
+            for dimension, number in zip(self.model, self._number, strict=True)
+        }
         every = [number for own in has.values() for number in own]
         hiders = [has[name] for name in hiding(case) - self.hidden_throughout if name in has]
         if target is not None and not (set(target).issubset(every) and all(set(own) & set(target) for own in hiders)):
@@ -78,17 +78,8 @@ class Coverage:
     def _clashes(self, combination: Combination) -> bool:
         return any(self.clash[a, b] for a, b in combinations(combination, 2))
 
-    def gains(self, chosen: Sequence[int]) -> np.ndarray:
-        """(values,): how many combinations of each value with those chosen are not covered yet."""
-        places = np.array(chosen, dtype=np.intp)
-        if self.strength == 1:
-            return self.left.astype(int)
-        if self.strength == 2:
-            return self.left[:, places].sum(1)
-        return self.left[:, places[:, None], places[None, :]].sum((1, 2)) // 2
-
-    def further_gains(self, number: int, chosen: Sequence[int]) -> np.ndarray:
-        """(values,): by how many each value's gains rise where a number is chosen beside those chosen before."""
+    def gains(self, number: int, chosen: Sequence[int]) -> np.ndarray:
+        """(values,): how many combinations of each value with a number, and others of those chosen before it, are left."""
         if self.strength == 1:
             return np.zeros(len(self.values), dtype=int)
         if self.strength == 2:
@@ -127,8 +118,18 @@ def _completed(target: Combination, coverage: Coverage, draw: random.Random, pla
 
     Of those that cover as much the plainest, in the dimensions that cost time. `plain`: in those that may hide others too.
     """
-    chosen = list(target)
-    gains, barred = coverage.gains(chosen), np.any(coverage.clash[chosen], axis=0)
+    chosen: list[int] = []
+    gains = coverage.left.astype(int) if coverage.strength == 1 else np.zeros(len(coverage.values), dtype=int)
+    barred = np.zeros(len(coverage.values), dtype=bool)
+
+    def choose(number: int) -> None:
+        nonlocal gains, barred
+        gains = gains + coverage.gains(number, chosen)
+        barred = barred | coverage.clash[number]
+        chosen.append(number)
+
+    for number in target:
+        choose(number)
     plainest = {*PLAINEST, *(name for name, _ in HIDING if plain)}
     order = [i for i, numbers in enumerate(coverage.numbers) if not any(each in numbers for each in target)]
     draw.shuffle(order)
@@ -141,8 +142,5 @@ def _completed(target: Combination, coverage: Coverage, draw: random.Random, pla
         best = [v for v in values if gained[v] == most]
         if plain and name in plainest:
             best = values[:1]
-        number = best[0] if name in plainest else draw.choice(best)
-        gains = gains + coverage.further_gains(number, chosen)
-        barred |= coverage.clash[number]
-        chosen.append(number)
+        choose(best[0] if name in plainest else draw.choice(best))
     return dict(coverage.values[each] for each in chosen)
