@@ -14,41 +14,13 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from ..undisturbed import undisturbed
-from . import disk_cache, half, numba_cuda
-from .environment import Env
+from . import disk_cache, half, numba_cuda, plain
 from .library import EntryCompiler
-from .memory import borrow, fill_bytes
-from .ordering import forget
+from .memory import borrow
 from .rewriting import Program, is_device_function, is_shared, jit_options, python_function, rewrite
 from .threads import thread_image
-from .words import njit, peek, poke, tick
+from .words import njit
 
-# A kernel without waits: each thread runs to its end in one loop.
-_PLAIN = """
-def run_plain(env, {arguments}):
-    threads = peek(env, {DIM_X}) * peek(env, {DIM_Y}) * peek(env, {DIM_Z})
-    block = 0
-    for z in range(peek(env, {GRID_Z})):
-        for y in range(peek(env, {GRID_Y})):
-            for x in range(peek(env, {GRID_X})):
-                poke(env, {BLOCK_X}, x)
-                poke(env, {BLOCK_Y}, y)
-                poke(env, {BLOCK_Z}, z)
-                poke(env, {EPOCH}, peek(env, {EPOCH}) + 1)
-                poke(env, {BLOCK_EPOCH}, peek(env, {EPOCH}))
-                fill_bytes(peek(env, {ARENA}), peek(env, {ARENA_BYTES}))
-                fill_bytes(peek(env, {LOCALS}), peek(env, {LOCAL_BYTES}) * threads)
-                forget(env, 0, threads)
-                for k in range(threads):
-                    t = peek(peek(env, {ORDER}), k)
-                    poke(env, {THREAD}, t)
-                    poke(env, {GRID_THREAD}, block * peek(env, {PADDED}) + t)
-                    kernel(t, env, {borrowed})
-                    tick(env)
-                    if peek(env, {FAULT}) != 0:
-                        return
-                block += 1
-"""
 # A kernel with waits: the image of a thread that has not started, for the scheduler to copy.
 _THREAD = """
 def make_thread(image, t, env, {arguments}):
@@ -77,13 +49,13 @@ class Compiled:
         self.parameters = python_function(function).__code__.co_argcount
         self.kinds = np.array([0, *(int(s.kind) for s in self.program.sites)], np.int64)
         names = [f"a{k}" for k in range(self.parameters + len(self.program.device_arrays))]
-        kind, template = ("make_thread", _THREAD) if self.program.sites else ("run_plain", _PLAIN)
+        kind, template = ("make_thread", _THREAD) if self.program.sites else ("run_plain", plain.TEMPLATE)
         name = f"{kind}_{self.program.tag}"
-        text = template.format(
-            arguments=", ".join(names), borrowed=", ".join(f"borrow({n})" for n in names), **{w.name: int(w) for w in Env}
-        ).replace(f"def {kind}(", f"def {name}(")
-        namespace: dict[str, Any] = {"peek": peek, "poke": poke, "borrow": borrow, "thread_image": thread_image}
-        namespace.update(fill_bytes=fill_bytes, forget=forget, tick=tick, __name__=__name__)
+        text = template.format(arguments=", ".join(names), borrowed=", ".join(f"borrow({n})" for n in names))
+        text = text.replace(f"def {kind}(", f"def {name}(")
+        namespace: dict[str, Any] = {"borrow": borrow, "__name__": __name__}
+        namespace.update(thread_image=thread_image)
+        namespace.update(enter_block=plain.enter_block, enter_thread=plain.enter_thread, goes_on=plain.goes_on)
         self.file = disk_cache.entry_file(text, {**namespace, "kernel": self._content()})
         namespace["kernel"] = njit(**self.options)(self.program.function)
         exec(compile(text, str(self.file or f"<emulated {self.program.name}>"), "exec"), namespace)
